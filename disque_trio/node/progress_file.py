@@ -187,7 +187,7 @@ class ProgressFile:
         assert new is not None
         try:
             new.append_jobs(self._node, count)
-            if new.shard < SHARDS:
+            if not new.complete:
                 return
             new.append_endings(self._node)
             fd = new.take_name()
@@ -345,6 +345,7 @@ class _NewFile:
 
     def __init__(self, path: str) -> None:
         self.shard = 0
+        self._segments: list[int] = []  # yet to come
         self._path = path
         self._temporary = f"{path}.tmp"
         self.fd = os.open(self._temporary, _OPEN, 0o600)
@@ -362,6 +363,19 @@ class _NewFile:
                 self.append(block)
             count -= len(jobs)
             self.shard += 1
+            if self.shard == SHARDS:
+                # Last, as jobs went to disk meanwhile. Those that come back are noted.
+                self._segments = node.aof_codec.moved_segments()
+        while count > 0 and self._segments:
+            jobs = node.aof_codec.jobs_in(self._segments.pop())
+            for block in pack_blocks(node.progress.records_of(jobs)):
+                self.append(block)
+            count -= len(jobs)
+
+    @property
+    def complete(self) -> bool:
+        """Whether it has all jobs."""
+        return self.shard == SHARDS and not self._segments
 
     def append_endings(self, node: Node) -> None:
         """Append how jobs have ended."""

@@ -106,6 +106,9 @@ class Disk:
         for shard in node.store.jobs.shards:
             if shard and (records := node.progress.records_of(list(shard.values()))):
                 self.progress.append(pack_block(records))
+        for number in node.aof_codec.moved_segments():
+            if records := node.progress.records_of(node.aof_codec.jobs_in(number)):
+                self.progress.append(pack_block(records))
         if records := node.store.outcomes.records():
             self.progress.append(pack_block(records))
         self._progress_synced = len(self.progress)

@@ -153,10 +153,10 @@ class Progress:
     def records_of(self, jobs: list[Job]) -> list[bytes]:
         """The records of those of ``jobs`` about which there is something to know besides what the
         append-only file says."""
-        records = [self.record(job) for job in jobs if self._has_moved(job)]
+        records = [self.record(job) for job in jobs if self.has_moved(job)]
         return [pack_time(self._machine.now), *records] if records else []
 
-    def _has_moved(self, job: Job) -> bool:
+    def has_moved(self, job: Job) -> bool:
         """Whether ``job`` is not where a start would put it that knows only the file."""
         state = job.state
         if state == QUEUED:

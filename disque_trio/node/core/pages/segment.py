@@ -58,6 +58,8 @@ class Segment:
         retry: the shortest retry time of those that others hold, too, in s; 0: there are none.
         origin: they are copies of jobs that this node has in its queue, empty: it is not known
             which; None: they are in the queue here.
+        moved: going by the append-only file alone, a start would not put all of them where they
+            are.
         heard: a bit for each job, whether that node said so since; None: of none. heard_at: when it
             first did, in ms.
         left: a bit for each job, whether a client of that node has it; None: of none.
@@ -87,6 +89,7 @@ class Segment:
         "last_id",
         "left",
         "live",
+        "moved",
         "number",
         "offsets",
         "origin",
@@ -120,6 +123,7 @@ class Segment:
         self.retry = 0
         self.told = 0
         self.origin: bytes | None = None
+        self.moved = False
         self.heard: bytearray | None = None
         self.heard_at = 0
         self.left: bytearray | None = None

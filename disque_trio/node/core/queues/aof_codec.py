@@ -19,6 +19,7 @@ from disque_trio.node.core.jobs.job import (
 )
 from disque_trio.node.core.jobs.registry import SHARDS
 from disque_trio.node.core.pages.segment import DamagedError
+from disque_trio.node.core.queues.disk_views import job_of
 from disque_trio.node.core.queues.paging import Paging
 from disque_trio.node.core.queues.recovery import Recovery
 from disque_trio.node.core.queues.store import JobStore
@@ -392,6 +393,26 @@ class AofCodec:
         except (DamagedError, OSError) as problem:
             self._paging.rebuild(segment, str(problem))
             raise OSError(f"jobs that lie on disk cannot be read: {problem}") from problem
+
+    def moved_segments(self) -> list[int]:
+        """The numbers of the segments of which the progress file has to tell."""
+        return [number for number, segment in self._pages.segments.items() if segment.moved]
+
+    def jobs_in(self, number: int) -> list[Job]:
+        """The jobs in the segment ``number``, if it still exists, to look at; none if it cannot be
+        read."""
+        segment = self._pages.segments.get(number)
+        if segment is None:
+            return []
+        try:
+            data = self.read_file(number) if segment.data is None else segment.data
+            return [
+                job_of(segment, place, *segment.read(data, 0, place), self._store)
+                for place in segment.places()
+            ]
+        except (DamagedError, OSError) as problem:
+            self._paging.rebuild(segment, str(problem))
+            return []
 
     def dump_shard(self, number: int, room: int) -> tuple[list[bytes], bool]:
         """The records of the jobs in shard ``number`` of the registry that are not in the dump yet,

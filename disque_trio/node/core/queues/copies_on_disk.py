@@ -13,6 +13,7 @@ from typing import Final
 
 from disque_trio.node.core.jobs.job import (
     ACTIVE,
+    FLAG_DELIVERED,
     FLAG_TRAILER,
     Job,
     is_maker,
@@ -107,7 +108,7 @@ class CopiesOnDisk:
             job.state != ACTIVE
             or not job.retry
             or job.delivered is None
-            or job.flags & STAYING
+            or job.flags & (STAYING | FLAG_DELIVERED)
             or int(job.awake) < now + job.retry * 250
             or job.ctime // 1_000_000 + LEAST_AGE > now
             or is_maker(self._store.replicas.own, job.id)

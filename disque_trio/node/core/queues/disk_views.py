@@ -39,6 +39,8 @@ def job_of(segment: Segment, place: int, qtime: int, found: SerialJob, store: Jo
         found.retry,
     )
     job.trailer = trailer
+    job.nacks = found.nacks
+    job.deliveries = found.deliveries
     revive(job, segment, place, found.flags, qtime, store)
     return job
 

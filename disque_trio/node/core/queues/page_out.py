@@ -5,6 +5,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from disque_trio.node.core.jobs.job import (
+    FLAG_DELIVERED,
     FLAG_TRAILER,
     FLAGS_IN_FILES,
     FLAGS_PRIORITY,
@@ -30,7 +31,7 @@ KEY_TAKES: Final = 200  # bytes of memory for the key of a job on disk, besides 
 MOST_SETS: Final = 200  # of holders in a segment; a byte has to say which
 _RECORD: Final = 160  # bytes of a record besides the body, about
 # Those that a job on disk may not have.
-STAYING: Final = ~(1 | 2 | FLAGS_PRIORITY | FLAG_TRAILER)
+STAYING: Final = ~(1 | 2 | FLAG_DELIVERED | FLAGS_PRIORITY | FLAG_TRAILER)
 
 
 class KeysOnDisk:
@@ -241,8 +242,8 @@ class PageOut:
         copies = origin is not None
         pages = self.pages
         store = self._store
-        own = self._replicas.own
-        waiting = store.progress.waiting
+        progress = store.progress
+        waiting = progress.waiting
         busy = [ids for ids in self.busy if ids]
         records: list[bytes] = []
         ids: list[bytes] = []
@@ -259,9 +260,7 @@ class PageOut:
             if (
                 job.flags & STAYING
                 or (job.place is not None and not copies)
-                or job.nacks
-                or job.deliveries
-                or (not copies and job.id[2:10] != own[:8])
+                or (copies and job.flags & FLAG_DELIVERED)
                 or body is None
                 or (waiting and job.id in waiting)
                 or (busy and any(job.id in ids for ids in busy))
@@ -287,6 +286,8 @@ class PageOut:
                 segment.ctime, segment.id, segment.etime = job.ctime, job.id, int(job.etime)
             records.append(pack_record(segment.seed, len(ids), int(job.qtime), payload))
             at += len(payload) + HEAD_SIZE
+            if not segment.moved and progress.has_moved(job):
+                segment.moved = True
             holders = job.delivered
             segment.append(at, overhead, holders)
             if holders is not None and job.retry:
@@ -325,9 +326,9 @@ class PageOut:
         trailer = self._store.trailers.of(job)
         if job.delivered is not None and (trailer is None or trailer.updated):
             return b""  # not all of them may know the change
-        if trailer is None or trailer.letter or trailer.ending or trailer.reason:
+        if trailer is None or trailer.letter or trailer.ending:
             return b""
-        return b"" if trailer.attempts else self._store.trailers.carried(job)
+        return self._store.trailers.carried(job)
 
     def _leave_trailer(self, job: Job) -> None:
         """Forget the trailer of ``job``, which goes to disk, but for the key."""

@@ -1,12 +1,12 @@
 """Moves the middle of long queues to disk while memory is short, and back before it is needed.
 
 The head and the tail of a queue stay jobs in memory. The jobs in between go to disk in segments,
-in their order: those that this node made, and that were never delivered. Others stay where they are
-in the line. They come back with their segment when few jobs are left before it, or alone if a
-command names them. A job on disk still counts in its queue; it has no timer, so a segment is read
-when the first of its jobs expires. Its trailer is on disk, too; if it has a key, that stays in
-memory. Other nodes that hold copies are told in time that all jobs of a segment are queued here.
-Copies that this node holds for others go as well (see ``copies_on_disk``).
+in their order; dead letters, and what other parts of the node refer to, stay where they are in the
+line. They come back with their segment when few jobs are left before it, or alone if a command
+names them. A job on disk still counts in its queue; it has no timer, so a segment is read when the
+first of its jobs expires. Its trailer is on disk, too; if it has a key, that stays in memory. Other
+nodes that hold copies are told in time that all jobs of a segment are queued here. Copies that this
+node holds for others go as well (see ``copies_on_disk``).
 """
 
 from collections.abc import Callable
@@ -88,7 +88,8 @@ class Paging:
         if pages.hungry:
             self._feed()
         if self._memory.used > pages.above:
-            self._out.some()
+            if not self._store.progress.due:  # otherwise notes about jobs wait to be written
+                self._out.some()
         elif pages.problem:
             pages.problem = ""  # there is nothing to write
         if pages.orders:
@@ -338,11 +339,13 @@ class Paging:
         qtime = segment.check(data, place, start)
         at: i64 = segment.offsets[place] - start + HEAD_SIZE
         head: Head = HEAD.unpack_from(data, at)
-        _, id, _, flags, repl, etime, ctime, delay, retry, _, _, size = head
+        _, id, _, flags, repl, etime, ctime, delay, retry, nacks, deliveries, size = head
         body_at: i64 = at + _JOB_HEAD + size + 4
         end: i64 = body_at + segment.body_size(place)
         body = data[body_at:end]
         job = Job(id, segment.queue, body, repl, ctime, etime, delay, retry)
+        job.nacks = nacks
+        job.deliveries = deliveries
         if flags & FLAG_TRAILER:
             whole = decode_job(segment.job(data, place, start)).body
             self._trailers[id] = split_body(whole)[1]
@@ -352,7 +355,7 @@ class Paging:
     def _take_one(self, segment: Segment, place: int, job: Job) -> None:
         """Bring ``job``, the one at ``place`` of ``segment``, back into memory."""
         self.pages.take(segment, self._lines_of(segment), place)
-        self._hold(job)
+        self._hold(job, segment.moved)
         if segment.origin is None:
             queue = self._store.queues.by_name[segment.queue]
             queue.put_in(segment.urgency, [job])
@@ -362,7 +365,7 @@ class Paging:
         """Put all ``jobs`` of ``segment`` back into memory."""
         self.pages.drop(segment, self._lines_of(segment))
         for job in jobs:
-            self._hold(job)
+            self._hold(job, segment.moved)
         if segment.origin is None:
             queue = self._store.queues.by_name[segment.queue]
             queue.put_in(segment.urgency, jobs)
@@ -379,8 +382,8 @@ class Paging:
         assert lines is not None
         return lines
 
-    def _hold(self, job: Job) -> None:
-        """Hold ``job``, which was on disk."""
+    def _hold(self, job: Job, moved: bool) -> None:
+        """Hold ``job``, which was on disk. ``moved``: see ``Segment``."""
         store = self._store
         id = job.id
         store.jobs.shard_of(id)[id] = job
@@ -397,6 +400,8 @@ class Paging:
                 store.trailers.put(job, trailer)
             self._keys.take(id)
         store.schedule(job)
+        if moved and store.progress.recording and store.progress.has_moved(job):
+            store.progress.note(job)  # a new file may have passed its place
         if self.dumping and self._machine.journaling:
             # The dump may have passed its place. A job that is loaded twice is only one.
             flags = job.flags & FLAGS_IN_FILES

@@ -237,7 +237,7 @@ class PageOut:
     ) -> Segment | None:
         """Make a segment of those of ``jobs`` that may go, and add the others to ``kept``; None:
         there are none. They are jobs of the queue ``name`` with this ``urgency``, in order. With an
-        ``origin`` (see ``Segment``) they are copies that may go as far as ``CopiesOnDisk``
+        ``origin`` (see ``Segment``) they are copies that may go as far as ``InNoQueue``
         knows."""
         copies = origin is not None
         pages = self.pages

@@ -6,7 +6,7 @@ line. They come back with their segment when few jobs are left before it, or alo
 names them. A job on disk still counts in its queue; it has no timer, so a segment is read when the
 first of its jobs expires. Its trailer is on disk, too; if it has a key, that stays in memory. Other
 nodes that hold copies are told in time that all jobs of a segment are queued here. Copies that this
-node holds for others go as well (see ``copies_on_disk``).
+node holds for others go as well (see ``in_no_queue``).
 """
 
 from collections.abc import Callable
@@ -27,8 +27,8 @@ from disque_trio.node.core.pages.segment import (
     Segment,
     SegmentLines,
 )
-from disque_trio.node.core.queues.copies_on_disk import CopiesOnDisk
 from disque_trio.node.core.queues.disk_views import DiskViews, job_of, line_order, revive
+from disque_trio.node.core.queues.in_no_queue import InNoQueue
 from disque_trio.node.core.queues.page_out import STAYING, KeysOnDisk, PageOut
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
@@ -50,7 +50,7 @@ class Paging:
         ready: what waited for jobs that are now in memory; ``go_on`` calls it.
         dumping: whether a dump of all jobs is under way.
         views: jobs on disk, to look at.
-        copies: those that are held for other nodes.
+        aside: jobs on disk that are in no queue.
         damaged: called with the number of a segment that cannot be read, and why.
     """
 
@@ -63,8 +63,8 @@ class Paging:
         self._awaited: dict[tuple[int, int], list[Callable[[], None]]] = {}
         self._keys = KeysOnDisk(store)
         self._out = PageOut(store, self._keys)
-        self.copies = CopiesOnDisk(store, self._out)
-        self._out.more = self.copies.page_out_one
+        self.aside = InNoQueue(store, self._out)
+        self._out.more = self.aside.page_out_one
         self._dead: dict[bytes, Callable[[Job], None]] = {}
         self._trailers: dict[bytes, Trailer] = {}  # of jobs that were read, and are not held yet
         self._store = store
@@ -147,7 +147,7 @@ class Paging:
         segment = self.pages.take_untold(now)
         while segment is not None:
             if segment.origin is not None:
-                if not self.copies.look_at(segment):
+                if not self.aside.look_at(segment):
                     self.want(segment, ALL_JOBS)
             elif segment.data is not None:
                 self._tell(segment, segment.data)
@@ -197,7 +197,7 @@ class Paging:
     def _go_on_with_dead(self) -> None:
         """Have the next segment read for each dead node."""
         for node in list(self._dead):
-            segment = self.copies.of_node(node)
+            segment = self.aside.of_node(node)
             if segment is None:
                 del self._dead[node]
             elif segment.data is None:
@@ -212,12 +212,12 @@ class Paging:
         """Note that ``node`` has the job ``id``, of which a copy is on disk, in its queue. Return
         False if the copy is needed for that, or there is none."""
         at = self.pages.index.find_one(id)
-        return at >= 0 and self.copies.hears(*self.pages.at(at), node)
+        return at >= 0 and self.aside.hears(*self.pages.at(at), node)
 
     def leaves(self, node: bytes, id: bytes) -> bool:
         """The same, if a client of ``node`` has it."""
         at = self.pages.index.find_one(id) if self.pages.jobs else -1
-        return at >= 0 and self.copies.leaves(*self.pages.at(at), node)
+        return at >= 0 and self.aside.leaves(*self.pages.at(at), node)
 
     def answer(self, asker: bytes, id: bytes) -> bool:
         """Tell the node ``asker``, which wants to know who has the job ``id``, that it is in the
@@ -377,7 +377,7 @@ class Paging:
     def _lines_of(self, segment: Segment) -> SegmentLines:
         """The line that ``segment`` is in."""
         if segment.origin is not None:
-            return self.copies.lines
+            return self.aside.lines
         lines = self._store.queues.by_name[segment.queue].paged
         assert lines is not None
         return lines
@@ -594,7 +594,7 @@ class Paging:
         if self.ready:
             self.wake()
         self._out.clear()
-        self.copies.clear()
+        self.aside.clear()
         self._dead.clear()
 
 

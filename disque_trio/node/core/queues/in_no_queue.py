@@ -31,7 +31,7 @@ LOOKED_AT: Final = 8_192  # jobs at a time
 _FRACTION: Final = 64  # of the limit, by which memory grows before the next look
 
 
-class CopiesOnDisk:
+class InNoQueue:
     """Moves copies of ``store`` to disk.
 
     Args:

@@ -104,3 +104,6 @@ class PagedBench(Bench):
         self.now = now
         self.node.tick(now)
         self.turn()
+        while self.orders:  # it is not late by as long as time may jump next
+            self.carry_out()
+            self.turn()

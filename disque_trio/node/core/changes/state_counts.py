@@ -71,6 +71,7 @@ class JobStateCounter:
     def __init__(self, core: Core) -> None:
         self._machine = core.machine
         self._store = core.store
+        self._aside = core.paging.aside
         self._rpc = core.rpc
         self._counting: dict[bytes, JobStateCounts] = {}  # by queue
         self._next: dict[bytes, JobStateCounts] = {}  # for the next walk
@@ -126,7 +127,8 @@ class JobStateCounter:
     def _answer(self) -> None:
         """Reply to all who waited for this walk, which is over."""
         counted, self._counting = self._counting, {}
-        for tally in counted.values():
+        for name, tally in counted.items():
+            tally.delayed += self._aside.number_later(name)
             for reply, answer in tally.replies:
                 reply.reply = answer(tally)
                 self._machine.answered.append(reply)

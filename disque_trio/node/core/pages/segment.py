@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PLACE_BITS: Final = 12
 MOST_JOBS: Final = 1 << PLACE_BITS  # in a segment
 SEGMENT_TAKES: Final = 800  # bytes of memory, besides those for each job
+LATER: Final = b"later"
 _HEAD: Final = Struct("<IQ")  # the checksum, the time of the next requeue
 HEAD_SIZE: Final = _HEAD.size
 _LOW: Final = 0xFFFF_FFFF
@@ -57,7 +58,7 @@ class Segment:
         holder_of: a byte for each job, which of these; None: all have the first.
         retry: the shortest retry time of those that others hold, too, in s; 0: there are none.
         origin: they are copies of jobs that this node has in its queue, empty: it is not known
-            which; None: they are in the queue here.
+            which; None: they are in the queue here; ``LATER``: they were made here, with a delay.
         moved: going by the append-only file alone, a start would not put all of them where they
             are.
         heard: a bit for each job, whether that node said so since; None: of none. heard_at: when it

@@ -13,7 +13,7 @@ from disque_trio.node.core.jobs.job import ACTIVE, FLAG_TRAILER, QUEUED, Job
 from disque_trio.node.core.jobs.registry import SHARD_SHIFT
 from disque_trio.node.core.jobs.trailers import JobOnDisk
 from disque_trio.node.core.pages.pages import ALL, VIEW
-from disque_trio.node.core.pages.segment import DamagedError, Segment
+from disque_trio.node.core.pages.segment import LATER, DamagedError, Segment
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.store import TIME_ERROR, JobStore
 from disque_trio.protocol.serialjob import SerialJob
@@ -56,7 +56,7 @@ def revive(job: Job, segment: Segment, place: int, flags: int, qtime: int, store
     if job.delivered is not None:
         if qtime and segment.told:
             qtime = segment.told + job.retry * 1000
-    elif qtime and qtime <= now:
+    elif qtime and qtime <= now and segment.origin is None:
         gap = job.retry * 1000
         qtime += (now - qtime) // gap * gap + gap
     job.qtime = qtime
@@ -73,7 +73,7 @@ def _revive_copy(job: Job, segment: Segment, place: int, store: JobStore) -> Non
         spread = int(store.random() * TIME_ERROR) - TIME_ERROR // 2
         job.qtime = heard + job.retry * 1000 + spread
     job.state = ACTIVE
-    if segment.origin:
+    if segment.origin and segment.origin != LATER:
         places = store.replicas.places
         left = segment.left is not None and segment.left[place >> 3] >> (place & 7) & 1
         job.place = places.in_hand(segment.origin) if left else places.queued(segment.origin)

@@ -1,12 +1,16 @@
-"""Moves copies that a node holds for others to disk while memory is short.
+"""Moves jobs that are in no queue to disk while memory is short: copies that this node holds for
+others, and jobs with a delay.
 
-They are in no queue. So their segments go by the node that has the jobs in its queue, as far as
-this one knows, by queue, and by the time at which this node would ask whether it still has. That
-node says in time that it has (QUEUED): memory keeps a bit for each job of which it was heard. When
-the time of the last one has come and all were heard of, the segment stays where it is for a further
-retry time. Otherwise it comes back, and its jobs are asked about one by one. A second bit says that
-a client of that node has the job (LEFT). So a copy on disk is late by a 32nd of its retry time, at
-most, and in most cases it ends without having been read.
+The segments of copies go by the node that has the jobs in its queue, as far as this one knows, by
+queue, and by the time at which this node would ask whether it still has. That node says in time
+that it has (QUEUED): memory keeps a bit for each job of which it was heard. When the time of the
+last one has come and all were heard of, the segment stays where it is for a further retry time.
+Otherwise it comes back, and its jobs are asked about one by one. A second bit says that a client of
+that node has the job (LEFT). So a copy on disk is late by a 32nd of its retry time, at most, and in
+most cases it ends without having been read.
+
+A segment of jobs with a delay comes back just before the first of these is over. The later that is,
+the longer is the time that its jobs are spread over.
 """
 
 from typing import Final
@@ -14,17 +18,21 @@ from typing import Final
 from disque_trio.node.core.jobs.job import (
     ACTIVE,
     FLAG_DELIVERED,
+    FLAG_QUEUED_BEFORE,
     FLAG_TRAILER,
     Job,
+    first_due,
     is_maker,
 )
-from disque_trio.node.core.pages.segment import Segment, SegmentLines
+from disque_trio.node.core.pages.segment import LATER, Segment, SegmentLines
 from disque_trio.node.core.queues.disk_views import line_order
 from disque_trio.node.core.queues.page_out import AGAIN_AFTER, STAYING, PageOut
 from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
 from disque_trio.protocol.keyrecord import PENDING
 
 LEAST_AGE: Final = 1_000  # ms; most jobs end sooner
+LEAST_DELAY: Final = 2_000  # ms
+READ_AHEAD: Final = 500  # ms before the delay of the first job of a segment is over
 LEAST_OF: Final = 128  # of the jobs that a segment may have
 LATENESS: Final = 32  # of the retry time
 LOOKED_AT: Final = 8_192  # jobs at a time
@@ -32,13 +40,13 @@ _FRACTION: Final = 64  # of the limit, by which memory grows before the next loo
 
 
 class InNoQueue:
-    """Moves copies of ``store`` to disk.
+    """Moves those jobs of ``store`` to disk that are in no queue.
 
     Args:
         out: makes the segments.
 
     Attributes:
-        lines: the segments of copies.
+        lines: their segments.
     """
 
     def __init__(self, store: JobStore, out: PageOut) -> None:
@@ -62,23 +70,26 @@ class InNoQueue:
     # ---- to disk ----------------------------------------------------------------------------
 
     def page_out_one(self) -> bool:
-        """Move some copies to disk; return whether there were any that may go."""
+        """Move some jobs to disk; return whether there were any that may go."""
         memory = self._memory
         now = self._machine.now
         if now < self._rest_until and memory.used < self._rest_below:
             return False
         found: dict[tuple[bytes, bytes, int], list[Job]] = {}
         looked = 0
-        # Those that are asked about last: the newest, and those that were heard of just now.
+        # First those that are not needed for longest.
         for number in self._timers.numbers(self._below):
             self._below = number
             for job in self._timers.in_bucket(number):
                 looked += 1
-                if not self._may_go(job, now):
+                if self._may_go(job, now):
+                    key = (_origin(job), job.queue, int(job.retry))
+                elif self._is_later(job, now):
+                    key = (LATER, job.queue, 0)
+                else:
                     continue
-                key = (_origin(job), job.queue, int(job.retry))
                 jobs = found.get(key)
-                if jobs and int(jobs[0].awake - job.awake) > job.retry * 1000 // LATENESS:
+                if jobs and int(jobs[0].awake - job.awake) > _spread(key[0], jobs[0], now):
                     if self._write(key[0], jobs):
                         return True
                     jobs = None
@@ -125,17 +136,33 @@ class InNoQueue:
                 return entry is not None and entry.state > PENDING
         return True
 
+    def _is_later(self, job: Job, now: int) -> bool:
+        """Whether ``job`` was made here, and has a delay for which it may go to disk at ``now``
+        (ms)."""
+        return (
+            job.delay > 0
+            and job.state == ACTIVE
+            and not job.flags & (STAYING | FLAG_DELIVERED | FLAG_QUEUED_BEFORE)
+            and int(job.awake) > now + LEAST_DELAY
+            and first_due(job) > now + LEAST_DELAY
+            and is_maker(self._store.replicas.own, job.id)
+            and job.place is None
+        )
+
     def _write(self, origin: bytes, jobs: list[Job]) -> bool:
         """Make a segment of ``jobs``, which ``origin`` has queued, unless they are too few."""
         if len(jobs) < max(self._pages.most // LEAST_OF, 1):
             return False
-        last = max([int(job.awake) for job in jobs])
+        if origin is LATER:
+            due = min([int(job.awake) for job in jobs]) - READ_AHEAD
+        else:
+            due = max([int(job.awake) for job in jobs])
         jobs.sort(key=line_order)
         segment = self._out.make(jobs[0].queue, 0, jobs, [], origin)
         if segment is None:
             return False
         self.lines.add(segment)
-        self._pages.tell_at(segment, last)
+        self._pages.tell_at(segment, due)
         self._store.limits.wake(self._pages.due)
         return True
 
@@ -182,12 +209,28 @@ class InNoQueue:
         self._pages.tell_at(segment, due)
         return True
 
+    def number_later(self, queue: bytes) -> int:
+        """How many jobs of ``queue`` lie on disk until their delay is over."""
+        found = 0
+        for segment in self.lines.by_urgency.get(0, []):
+            if segment.origin == LATER and segment.queue == queue:
+                found += segment.live
+        return found
+
     def of_node(self, node: bytes) -> Segment | None:
         """A segment of jobs that ``node`` had queued; None: there is none, or it is being read."""
         for segment in self.lines.by_urgency.get(0, []):
             if segment.origin == node:
                 return segment
         return None
+
+
+def _spread(origin: bytes, last: Job, now: int) -> int:
+    """How many ms the times of the jobs of a segment may be apart, of which ``last`` is the last
+    one."""
+    if origin is LATER:
+        return int(last.awake - now) // 4
+    return int(last.retry) * 1000 // LATENESS
 
 
 def _origin(job: Job) -> bytes:

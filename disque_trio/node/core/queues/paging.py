@@ -17,12 +17,14 @@ from disque_trio.node.core.jobs.job import (
     FLAGS_IN_FILES,
     JOB_OVERHEAD,
     Job,
+    first_due,
     id_minutes,
     read_job,
 )
 from disque_trio.node.core.pages.pages import ALL_JOBS, TELL, VIEW, Pages
 from disque_trio.node.core.pages.segment import (
     HEAD_SIZE,
+    LATER,
     DamagedError,
     Segment,
     SegmentLines,
@@ -467,6 +469,9 @@ class Paging:
         if found.flags & FLAG_TRAILER:
             found.body, self._trailers[found.id] = split_body(found.body)
         job = read_job(found, segment.queue, found.etime, found.ctime, 0)
+        if segment.origin == LATER:
+            revive(job, segment, place, found.flags & ~STAYING, first_due(job), self._store)
+            return job
         flags = (found.flags | 1 | (2 if job.retry else 0)) & ~STAYING
         # Other holders may not have heard of it for long.
         holders = segment.holders_at(place)

@@ -112,8 +112,8 @@ class Pair:
             options += ["RETRY", rng.choice((0, 97))]
         if rng.random() < 0.1:
             options += ["TTL", rng.choice((130, 400))]
-        if rng.random() < 0.1:
-            options += ["DELAY", rng.choice((1, 30))]
+        if rng.random() < 0.25:
+            options += ["DELAY", rng.choice((1, 30, 90))]
         if rng.random() < 0.05:
             options += ["PRIORITY", rng.choice((1, 7))]
         if rng.random() < 0.2:

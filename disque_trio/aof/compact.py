@@ -9,7 +9,7 @@ there is no OUT. It is ``DAMAGED`` if FILE does not match its checksums. NODE is
 the node that wants OUT: when it ends, this process fails, since nobody would use or remove OUT.
 FILE is only read. The node itself copies what it appends after UPTO meanwhile.
 
-Memory holds the offset of each living job, not the job.
+Memory holds the place of each living job (see ``places``), not the job.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from heapq import merge
 from itertools import chain
 from pathlib import Path
 from struct import Struct
@@ -24,6 +25,7 @@ from typing import BinaryIO, NamedTuple
 
 from disque_trio.aof.checksums import CheckedFile, read_sums
 from disque_trio.aof.format import CHUNK, AofError, Readable, RecordReader
+from disque_trio.aof.places import Places
 from disque_trio.protocol.keyrecord import read_key
 from disque_trio.protocol.serialjob import is_job_id, read_pause
 from disque_trio.protocol.trailer import FLAG_TRAILER
@@ -31,12 +33,12 @@ from disque_trio.protocol.trailer import FLAG_TRAILER
 DAMAGED = 3
 NICE = 10  # the node takes precedence
 _SYNC_EVERY = 32 << 20  # bytes; a single sync at the end would keep the disk from the node
-_LENGTH_BITS = 34  # of a record
-_LENGTH = (1 << _LENGTH_BITS) - 1
 _HEAD = Struct("<I40s4xI")  # length, id, state to copies, expiry
 _FLAGS_AT = 45
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 _RECORDS_A_LOOK = 4096  # between checks whether the node is still there
+
+Place = tuple[int, int]  # offset and length of a record
 
 
 class Counts(NamedTuple):
@@ -62,9 +64,9 @@ def compact(
         AofError: the file is damaged before ``upto``, or no record ends there.
         OSError: from either file.
     """
-    places: dict[bytes, int] = {}  # offset and length of a job's record, in one number
-    pauses: dict[bytes, int] = {}  # likewise, of a paused queue's
-    keys: dict[tuple[bytes, bytes], int] = {}  # likewise, of a queue's key's
+    places = Places(upto)
+    pauses: dict[bytes, Place] = {}  # of a paused queue's record
+    keys: dict[tuple[bytes, bytes], Place] = {}  # of a queue's key's
     reader = RecordReader(file)
     records = start = 0
     while start < upto:
@@ -76,20 +78,20 @@ def compact(
         if name == b"LOADJOB" and len(command) == 2:
             id, expiry = _id_and_expiry(command[1], start)
             if command[1][_FLAGS_AT] & FLAG_TRAILER:
-                places.pop(id, None)  # this record may say what became of the job
-            if expiry > now and id not in places:
-                places[id] = start << _LENGTH_BITS | end - start
+                places.drop(id)  # this record may say what became of the job
+            if expiry > now:
+                places.add(id, start, end - start)
         elif name == b"DELJOB" and all(map(is_job_id, command[1:])):
             for id in command[1:]:
-                places.pop(id, None)
+                places.drop(id)
         elif (key := read_key(command)) is not None:
             keys.pop((key.queue, key.key), None)
             if key.until > now * 1000:
-                keys[key.queue, key.key] = start << _LENGTH_BITS | end - start
+                keys[key.queue, key.key] = start, end - start
         elif (paused := read_pause(command)) >= 0:
             pauses.pop(command[1], None)
             if paused:
-                pauses[command[1]] = start << _LENGTH_BITS | end - start
+                pauses[command[1]] = start, end - start
         else:
             raise AofError(start, "not a command of an append-only file", False)
         start = end
@@ -98,10 +100,9 @@ def compact(
             go_on()
     if start != upto:
         raise AofError(start, f"no record ends at {upto}", False)
-    jobs = len(places)
-    living = sorted(chain(places.values(), pauses.values(), keys.values()))
-    places.clear()
-    keys.clear()
+    jobs = places.count
+    others = sorted(chain(pauses.values(), keys.values()))
+    living = merge(places.take_all(), others)
     return Counts(records, jobs, _copy(file, living, out, go_on))
 
 
@@ -114,7 +115,9 @@ def _id_and_expiry(job: bytes, offset: int) -> tuple[bytes, int]:
     raise AofError(offset, "not a job", False)
 
 
-def _copy(file: Readable, places: Iterable[int], out: BinaryIO, go_on: Callable[[], object]) -> int:
+def _copy(
+    file: Readable, places: Iterable[Place], out: BinaryIO, go_on: Callable[[], object]
+) -> int:
     """Copy the records at ``places``; return how many bytes they have."""
     size = synced = 0
     for start, end in _stretches(places):
@@ -134,15 +137,14 @@ def _copy(file: Readable, places: Iterable[int], out: BinaryIO, go_on: Callable[
     return size
 
 
-def _stretches(places: Iterable[int]) -> Iterator[tuple[int, int]]:
+def _stretches(places: Iterable[Place]) -> Iterator[tuple[int, int]]:
     """Merge adjacent records; yields the begin and end of each stretch."""
     start = end = 0
-    for place in places:
-        offset = place >> _LENGTH_BITS
+    for offset, length in places:
         if offset != end:
             yield start, end
             start = offset
-        end = offset + (place & _LENGTH)
+        end = offset + length
     yield start, end
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from disque_trio.aof.compact import Counts, compact
 from disque_trio.aof.format import AofError, deljob, loadjob
 from disque_trio.aof.loader import Loader
+from disque_trio.aof.places import Places
 from disque_trio.protocol.serialjob import JobWriter, paused_queue
 from tests.support.harness import HANG_SECONDS
 from tests.support.node_bench import Bench
@@ -205,3 +206,36 @@ def test_it_needs_neither_trio_nor_the_server() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.booleans(), st.sampled_from([1, 300, 5 << 20]))),
+    st.sampled_from([10, 100_000]),
+)
+def test_places_are_those_of_a_dict(changes: list[tuple[int, bool, int]], scale: int) -> None:
+    expected: dict[bytes, tuple[int, int]] = {}
+    end = 0
+    places = Places((len(changes) + 1) * (5 << 20) * scale)
+    for number, added, length in changes:
+        id = job_id(number)
+        if added:
+            places.add(id, end, length)
+            expected.setdefault(id, (end, length))
+            end += length * scale
+        else:
+            places.drop(id)
+            expected.pop(id, None)
+    assert places.count == len(expected)
+    assert list(places.take_all()) == sorted(expected.values())
+
+
+def test_a_place_takes_little_memory() -> None:
+    count = 50_000
+    tracemalloc.start()
+    places = Places(250 * count)
+    for number in range(count):
+        places.add(job_id(number), 250 * number, 250)
+    assert sum(1 for _ in places.take_all()) == count
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40 * count

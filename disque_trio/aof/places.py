@@ -1,0 +1,81 @@
+"""Where the records of living jobs are in an append-only file, in some 25 bytes a job.
+
+Ids are not kept, only 96 bits of each: its checksum and its hash, which differs from process to
+process. They are in many buckets by the checksum. A bucket is a string of entries, which the
+interpreter searches faster than a loop could; a dict would take 200 bytes for each.
+"""
+
+from array import array
+from collections.abc import Iterator
+from struct import Struct
+from zlib import crc32
+
+_ENTRY = Struct("<IqQ")  # the checksum, the hash, the place
+_PRINT = Struct("<Iq")
+_PLACE = Struct("<Q")
+_LENGTH_BITS = 20  # of a place; the others are the offset
+_LONG = (1 << _LENGTH_BITS) - 1  # or longer
+_MOST_BITS = 18  # of the checksum choose the bucket
+_BYTES_A_BUCKET = 1 << 13  # of the file
+_PARTS = 256  # of the file, whose places are sorted one after the other
+
+
+class Places:
+    """The places of the jobs in a file of ``size`` bytes.
+
+    Attributes:
+        count: how many jobs there are.
+    """
+
+    def __init__(self, size: int) -> None:
+        bits = min((size // _BYTES_A_BUCKET).bit_length(), _MOST_BITS)
+        self.count = 0
+        self._shift = 32 - bits
+        self._width = size // _PARTS + 1
+        self._buckets = [bytearray() for _ in range(1 << bits)]
+        self._long: dict[int, int] = {}  # the lengths of long records, by offset
+
+    def add(self, id: bytes, start: int, length: int) -> None:
+        """Add the job ``id``, whose record of ``length`` bytes begins at ``start``, unless it is
+        here already."""
+        checksum = crc32(id)
+        bucket = self._buckets[checksum >> self._shift]
+        if _find(bucket, checksum, hash(id)) >= 0:
+            return
+        if length >= _LONG:
+            self._long[start] = length
+            length = _LONG
+        bucket += _ENTRY.pack(checksum, hash(id), start << _LENGTH_BITS | length)
+        self.count += 1
+
+    def drop(self, id: bytes) -> None:
+        """Remove the job ``id``, if it is here."""
+        checksum = crc32(id)
+        bucket = self._buckets[checksum >> self._shift]
+        at = _find(bucket, checksum, hash(id))
+        if at >= 0:
+            if self._long:
+                place: int = _PLACE.unpack_from(bucket, at + _PRINT.size)[0]
+                self._long.pop(place >> _LENGTH_BITS, None)
+            del bucket[at : at + _ENTRY.size]
+            self.count -= 1
+
+    def take_all(self) -> Iterator[tuple[int, int]]:
+        """Remove all jobs; yields the offset and length of the record of each, in order."""
+        parts = [array("Q") for _ in range(_PARTS)]
+        while self._buckets:
+            for _, _, place in _ENTRY.iter_unpack(self._buckets.pop()):
+                parts[(place >> _LENGTH_BITS) // self._width].append(place)
+        for part in parts:
+            for place in sorted(part):
+                start, length = place >> _LENGTH_BITS, place & _LONG
+                yield start, self._long[start] if length == _LONG else length
+
+
+def _find(bucket: bytearray, checksum: int, hashed: int) -> int:
+    """Where the entry of an id with this checksum and hash is in ``bucket``; -1: nowhere."""
+    wanted = _PRINT.pack(checksum, hashed)
+    at = bucket.find(wanted)
+    while at % _ENTRY.size and at >= 0:
+        at = bucket.find(wanted, at + 1)
+    return at

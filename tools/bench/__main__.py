@@ -10,6 +10,7 @@ RUNS: Final = {
     "memory": "memory per job, and how long a node stops to free it",
     "beside-c": "comparison with C Disque",
     "guard": "fails if a hot path takes 10% more instructions",
+    "paging": "cost of a queue that lies on disk, beside one in memory",
     "profile": "where the time of a loaded node goes",
     "steps": "cost of each step of a command, in this process",
 }

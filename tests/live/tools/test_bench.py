@@ -75,6 +75,15 @@ def test_memory_is_measured_with_few_jobs() -> None:
     assert "kB a round" in done.stdout
 
 
+def test_queues_on_disk_are_measured_beside_queues_in_memory() -> None:
+    done = bench("paging", "--quick")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith("| ")]
+    steps = {row[1].strip(): row for row in rows}
+    for step in ("ADDJOB", "ACKJOB in random order", "GETJOB and ACKJOB"):
+        assert int(steps[step][6].replace(",", "")) > 10_000  # on disk
+
+
 def test_the_steps_of_a_command_are_printed() -> None:
     done = bench("steps", "--quick")
     assert done.returncode == 0, done.stderr

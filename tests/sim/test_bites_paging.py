@@ -4,9 +4,8 @@ broken on purpose. Whole clusters notice it, or the node that is compared with o
 import pytest
 
 from disque_trio.node.core import node as core_node
-from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.pages.pages import Pages
-from disque_trio.node.core.pages.segment import Segment, SegmentLines
+from disque_trio.node.core.pages.segment import HEAD_SIZE, Segment, SegmentLines
 from disque_trio.node.core.queues.paging import Paging
 from tests.simulator import pages
 from tests.simulator.events import SECOND
@@ -105,9 +104,10 @@ class Trusting(Segment):
 
     __slots__ = ()
 
-    def check(self, data: bytes, place: int, start: int = 0) -> int:
-        at = self.offsets[place] - start
-        return int.from_bytes(data[at + 4 : at + 12], "little")
+    def check(self, data: bytes, at: int, end: int, place: int) -> tuple[int, int, bytes]:
+        qtime = int.from_bytes(data[at + 8 : at + 16], "little")
+        id_checksum = int.from_bytes(data[at + 16 : at + 20], "little")
+        return qtime, id_checksum, data[at + HEAD_SIZE : end]
 
 
 def test_swapped_files_that_are_believed_are_found(
@@ -121,9 +121,11 @@ def test_swapped_files_that_are_believed_are_found(
 class Cut(Paging):
     """Does not miss the end of a file."""
 
-    def _read_all(self, segment: Segment, data: bytes) -> list[Job]:
-        there = [place for place in segment.places() if segment.offsets[place + 1] <= len(data)]
-        return [self._read_one(segment, place, data) for place in there]
+    def page_in(self, segment: Segment, data: bytes) -> bool:
+        for place in segment.places():
+            if segment.offsets[place + 1] > len(data):
+                self.pages.take(segment, self._lines_of(segment), place)
+        return segment.number not in self.pages.segments or super().page_in(segment, data)
 
 
 def test_a_lost_end_of_a_file_that_nobody_misses_is_found(

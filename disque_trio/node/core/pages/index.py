@@ -8,9 +8,15 @@ still counts is for the segment to say. What no longer counts is swept out bit b
 """
 
 import zlib
+from array import array
 from collections.abc import Callable
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from disque_trio.node.core.pages.segment import MOST_JOBS, PLACE_BITS, Segment
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 BITS: Final = 16  # of the checksum choose the bucket
 ENTRY: Final = 12  # bytes
@@ -20,32 +26,39 @@ _ENTRY: Final = Struct("<III")  # the checksum, 32 bits of the hash, the place
 _PRINT: Final = Struct("<II")
 _PLACE: Final = Struct("<I")
 _LOW: Final = 0xFFFF_FFFF
+_PLACE_MASK: Final = MOST_JOBS - 1
 
-_crc32: Final = zlib.crc32  # compiled, an imported name costs a look-up at each use
+# Compiled, an imported name costs a look-up at each use, and so does a method.
+_crc32: Final = zlib.crc32
+_pack_print: Final = _PRINT.pack
+_unpack_place: Final = _PLACE.unpack_from
 
 
 class SegmentIndex:
     """Finds the places of jobs by their ids.
 
-    Args:
-        lives: whether a place still holds the job that was put there.
-
     Attributes:
+        slots: the segments; a place is the number of one, and the place in it.
         bits: how many of the checksum choose the bucket, from the next time on that there is none.
         entries: how many there are, with those that no longer count.
         taken: bytes of memory.
         passes: how often all buckets have been swept.
     """
 
-    def __init__(self, lives: Callable[[int], bool]) -> None:
+    def __init__(self) -> None:
+        self.slots: list[Segment | None] = []
         self.entries = 0
         self.taken = 0
-        self._lives = lives
         self.passes = 0
         self.bits = BITS
         self._shift = 0
         self._buckets: list[bytearray | None] = []  # all of them, or none yet
         self._next = 0  # bucket to sweep
+
+    def lives(self, place: int) -> bool:
+        """Whether ``place`` still holds the job that was put there."""
+        segment = self.slots[place >> PLACE_BITS]
+        return segment is not None and segment.has(place & _PLACE_MASK)
 
     def add_all(self, ids: list[bytes], checksums: list[int], place: int) -> None:
         """Add the jobs ``ids`` with these ``checksums``, at ``place`` and the following ones.
@@ -65,7 +78,8 @@ class SegmentIndex:
             if bucket is None:
                 bucket = buckets[number] = bytearray()
                 self.taken += BUCKET_TAKES
-            bucket += pack(checksum, hash(ids[at]) & _LOW, place + at)
+            hashed: i64 = hash(ids[at])
+            bucket += pack(checksum, hashed & _LOW, place + at)
         self.entries += len(ids)
         self.taken += ENTRY_TAKES * len(ids)
 
@@ -83,12 +97,13 @@ class SegmentIndex:
         bucket = self._buckets[checksum >> self._shift]
         if bucket is None:
             return found
-        wanted = _PRINT.pack(checksum, hash(id) & _LOW)
+        hashed: i64 = hash(id)
+        wanted: bytes = _pack_print(checksum, hashed & _LOW)
         at = bucket.find(wanted)
         while at >= 0:
             if at % ENTRY == 0:
-                place: int = _PLACE.unpack_from(bucket, at + 8)[0]
-                if self._lives(place):
+                place: int = _unpack_place(bucket, at + 8)[0]
+                if self.lives(place):
                     found.append(place)
             at = bucket.find(wanted, at + 1)
         return found
@@ -103,7 +118,7 @@ class SegmentIndex:
             bucket = self._buckets[number]
             if bucket is not None:
                 for checksum, _, place in _ENTRY.iter_unpack(bucket):
-                    if first <= checksum < end and self._lives(place):
+                    if first <= checksum < end and self.lives(place):
                         places.append(place)
                 if len(places) >= most:
                     return min((number + 1) << self._shift, end), places
@@ -116,13 +131,12 @@ class SegmentIndex:
         for bucket in self._buckets:
             if bucket is not None:
                 for checksum, rest, place in _ENTRY.iter_unpack(bucket):
-                    if wanted(place) and self._lives(place):
+                    if wanted(place) and self.lives(place):
                         found[checksum << 32 | rest] = place
         return found
 
     def sweep(self, entries: int) -> None:
         """Remove what no longer counts from the next buckets with about so many ``entries``."""
-        lives = self._lives
         looked = 0
         for _ in range(len(self._buckets)):
             if looked >= entries:
@@ -130,14 +144,15 @@ class SegmentIndex:
             bucket = self._buckets[self._next]
             looked += 1
             if bucket is not None:
-                looked += len(bucket) // ENTRY
-                kept = [entry for entry in _ENTRY.iter_unpack(bucket) if lives(entry[2])]
-                gone = len(bucket) // ENTRY - len(kept)
+                places = array("I", bucket).tolist()[2::3]
+                looked += len(places)
+                kept = [at for at in range(len(places)) if self.lives(places[at])]
+                gone = len(places) - len(kept)
                 if gone:
                     self.entries -= gone
                     self.taken -= gone * ENTRY_TAKES
-                    fresh = bytearray().join([_ENTRY.pack(*entry) for entry in kept])
-                    self._buckets[self._next] = fresh if kept else None
+                    parts = [bucket[ENTRY * at : ENTRY * (at + 1)] for at in kept]
+                    self._buckets[self._next] = bytearray().join(parts) if kept else None
                     if not kept:
                         self.taken -= BUCKET_TAKES
             self._next += 1
@@ -148,6 +163,7 @@ class SegmentIndex:
     def clear(self) -> None:
         """Forget everything."""
         self._buckets = []
+        self.slots.clear()
         self.entries = self.taken = 0
 
 

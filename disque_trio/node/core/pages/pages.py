@@ -30,11 +30,12 @@ ALL_JOBS: Final = -1  # instead of a place
 TELL: Final = -2  # likewise, to tell the other holders of the jobs; these stay on disk
 VIEW: Final = 1 << 16  # added to a place that is read to look at the job, which stays on disk
 ALL: Final = VIEW - 1  # all places, likewise
+IDS: Final = VIEW - 2  # their ids, likewise
 _SHARES: Final = 64  # of the limit of memory; a segment takes one of them
 _JOB: Final = 600  # bytes of memory, about
 _LEAST_JOBS: Final = 64
 _LEAST_BYTES: Final = 1 << 16
-_BYTES_A_BUCKET: Final = 1 << 14  # of the limit of memory
+_BYTES_A_BUCKET: Final = 1 << 13  # of the limit of memory
 _SWEPT: Final = 3  # entries of the index to look at for each one that no longer counts
 _PLACE_MASK: Final = MOST_JOBS - 1
 
@@ -48,7 +49,7 @@ class Order:
             file.
         number: its name.
         place: of the job to read; ``ALL_JOBS``, ``TELL``: all of them; ``VIEW`` or more: to look
-            at it, or at ``ALL``.
+            at it, at ``ALL`` or at the ``IDS``.
         data: what to write.
         start, end: offsets of what to read.
         places: of the jobs to look for, by what the index knows of their ids.
@@ -109,10 +110,9 @@ class Pages:
         self.perform: Callable[[list[Order]], None] = _nobody
         self.hungry: dict[bytes, None] = {}
         self.dry: dict[bytes, None] = {}
-        self.index = SegmentIndex(self._lives)
+        self.index = SegmentIndex()
         self._memory = memory
         self._number = 0
-        self._slots: list[Segment | None] = []
         self._free: deque[tuple[int, int]] = deque()  # slots: after which pass of sweeps, which
         self._expiries: list[tuple[int, int]] = []  # heap: when (s), which segment
         self._owed = 0  # entries of the index to look at
@@ -124,7 +124,7 @@ class Pages:
         self.most = min(max(share // _JOB, _LEAST_JOBS), MOST_JOBS)
         self.most_bytes = min(max(share, _LEAST_BYTES), SEGMENT_BYTES)
         self.most_writing = min(limit // 8, MOST_WRITING)
-        self.index.bits = min(max(limit // _BYTES_A_BUCKET, 1 << 10).bit_length(), 17)
+        self.index.bits = min(max(limit // _BYTES_A_BUCKET, 1 << 10).bit_length(), 18)
 
     # ---- look-ups ---------------------------------------------------------------------------
 
@@ -133,14 +133,9 @@ class Pages:
         """Bytes of memory for what lies on disk, without what waits to be written."""
         return self.taken - self.writing
 
-    def _lives(self, place: int) -> bool:
-        """Whether the job is still at ``place``, which is from the index."""
-        segment = self._slots[place >> PLACE_BITS]
-        return segment is not None and segment.has(place & _PLACE_MASK)
-
     def at(self, place: int) -> tuple[Segment, int]:
         """The segment at ``place``, which is from the index and lives, and the place in it."""
-        segment = self._slots[place >> PLACE_BITS]
+        segment = self.index.slots[place >> PLACE_BITS]
         assert segment is not None
         return segment, place & _PLACE_MASK
 
@@ -199,15 +194,15 @@ class Pages:
         if self._free and self._free[0][0] < self.index.passes:
             segment.slot = self._free.popleft()[1]
         else:
-            segment.slot = len(self._slots)
-            self._slots.append(None)
+            segment.slot = len(self.index.slots)
+            self.index.slots.append(None)
         return segment
 
     def add(self, segment: Segment, ids: list[bytes], checksums: list[int], data: bytes) -> None:
         """Add ``segment``, whose jobs are ``ids`` with these ``checksums``, and have its file,
         ``data``, written."""
         segment.data = data
-        self._slots[segment.slot] = segment
+        self.index.slots[segment.slot] = segment
         self.segments[segment.number] = segment
         index = self.index
         before = index.taken
@@ -227,34 +222,52 @@ class Pages:
             self.count(-len(segment.data))
             segment.data = None
 
-    def take(self, segment: Segment, lines: SegmentLines, place: int) -> int:
+    def take(self, segment: Segment, lines: SegmentLines, place: int, for_good: bool = True) -> int:
         """Note that the job at ``place`` of ``segment`` is not there any more; return the bytes of
-        its body. If it was the last one, the segment goes as well."""
+        its body. If it was the last one, the segment goes as well; if it may come back (not
+        ``for_good``), only if the segment is the next one."""
         size = segment.take(place)
         lines.live -= 1
         lines.bodies -= size
         self.jobs -= 1
         self._owed += _SWEPT
-        if not segment.live:
+        if not segment.live and (for_good or lines.by_urgency[segment.urgency][0] is segment):
             self.drop(segment, lines)
         return size
+
+    def put_back(
+        self, segment: Segment, lines: SegmentLines, place: int, id: bytes, checksum: int
+    ) -> None:
+        """Note that the job ``id`` is at ``place`` of ``segment`` again, as it was."""
+        size = segment.put_back(place)
+        lines.live += 1
+        lines.bodies += size
+        self.jobs += 1
+        at = segment.slot << PLACE_BITS | place
+        if at not in self.index.find(id):
+            before = self.index.taken
+            self.index.add_all([id], [checksum], at)
+            self.count(self.index.taken - before)
 
     def drop(self, segment: Segment, lines: SegmentLines) -> None:
         """Forget ``segment``, and all jobs that are still in it."""
         lines.remove(segment)
         self._owed += _SWEPT * segment.live
         self.jobs -= segment.live
-        self.disk -= segment.size
+        self.disk -= segment.file_size
         takes = segment.takes
         if segment.data is not None:
             self.writing -= len(segment.data)
             segment.data = None
         del self.segments[segment.number]
-        self._slots[segment.slot] = None
+        self.index.slots[segment.slot] = None
         # Entries that lead there must have gone before another segment gets the place.
         self._free.append((self.index.passes + 1, segment.slot))
         self.orders.append(Order(DROP, segment.number))
         self.count(-takes)
+        line = lines.by_urgency.get(segment.urgency)
+        if line is not None and not line[0].live:
+            self.drop(line[0], lines)  # what may come back to it has its turn now
         if not self.segments:
             self._start_over()
 
@@ -267,6 +280,9 @@ class Pages:
             order.end = segment.size
         elif place == VIEW + ALL:
             order.end = segment.size
+        elif place == VIEW + IDS:
+            order.start = segment.size
+            order.end = segment.file_size
         else:
             place &= VIEW - 1
             order.start = segment.offsets[place]
@@ -311,7 +327,6 @@ class Pages:
         """Free what finding jobs takes: none is on disk."""
         self.count(-self.index.taken)
         self.index.clear()
-        self._slots = []
         self._free.clear()
         self._expiries = []
         self._untold = []

@@ -1,19 +1,21 @@
 """A segment: successive jobs of a queue that lie in one file, and the bytes of that file.
 
 The file is the records of the jobs, one after the other. A record is a checksum, the time of the
-next requeue (ms), and the job as in the append-only file. The checksum also covers the number of
-the segment and the place of the job in it, so a record of another file, or of the file that an
-earlier process gave the same name, is not taken for this one. Where the records begin is only in
-memory: the file is a cache of what the append-only file says, and does not outlive the process.
+next requeue (ms), the checksum of the id by which the registry finds it, and the job as in the
+append-only file. Behind the last one are the ids, for those who need nothing else. The checksum is
+made with the interpreter's hash, the cheapest one, which differs from process to process. It also
+covers the number of the segment and the place of the job in it, so a record of another file, or of
+the file that an earlier process gave the same name, is not taken for this one. Where the records
+begin is only in memory: the file is a cache of what the append-only file says, and does not outlive
+the process.
 """
 
-import zlib
 from array import array
 from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from disque_trio.protocol.serialjob import SerialJob, SerialJobError, decode_job
+from disque_trio.protocol.serialjob import ID_LENGTH, SerialJob, SerialJobError, decode_job
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -22,25 +24,28 @@ PLACE_BITS: Final = 12
 MOST_JOBS: Final = 1 << PLACE_BITS  # in a segment
 SEGMENT_TAKES: Final = 800  # bytes of memory, besides those for each job
 LATER: Final = b"later"
-_HEAD: Final = Struct("<IQ")  # the checksum, the time of the next requeue
+_HEAD: Final = Struct("<qqI")  # the checksum, the time of the next requeue, that of the id
 HEAD_SIZE: Final = _HEAD.size
-_LOW: Final = 0xFFFF_FFFF
 
-_crc32: Final = zlib.crc32  # compiled, an imported name costs a look-up at each use
+# Compiled, a method of an object of the interpreter costs a look-up at each use.
+_pack_head: Final = _HEAD.pack
+_unpack_head: Final = _HEAD.unpack_from
 
 
 class DamagedError(Exception):
     """The bytes of a segment are not what was written."""
 
 
-def pack_record(seed: int, place: int, qtime: int, job: bytes) -> bytes:
-    """The record of the serialised ``job`` at ``place`` of the segment with this ``seed``; it is to
-    be queued again at ``qtime`` (ms)."""
-    return _HEAD.pack(_checksum(seed, place, qtime, job), qtime) + job
+def pack_head(seed: int, place: int, qtime: int, id_checksum: int, job: bytes) -> bytes:
+    """What precedes the serialised ``job`` in its record, at ``place`` of the segment with this
+    ``seed``; it is to be queued again at ``qtime`` (ms)."""
+    return _pack_head(_checksum(seed, place, qtime, id_checksum, job), qtime, id_checksum)
 
 
-def _checksum(seed: int, place: int, qtime: int, job: bytes) -> int:
-    return _crc32(job, seed ^ place ^ (qtime & _LOW) ^ (qtime >> 32))
+def _checksum(seed: int, place: int, qtime: int, id_checksum: int, job: bytes) -> int:
+    found: i64 = hash(job)
+    numbers: i64 = qtime ^ id_checksum << 24
+    return found ^ numbers ^ (seed + place)
 
 
 class Segment:
@@ -143,8 +148,13 @@ class Segment:
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """Bytes of the records; the ids follow them."""
         return self.offsets[-1]
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of the file."""
+        return self.size + ID_LENGTH * self.count
 
     @property
     def takes(self) -> int:
@@ -196,6 +206,15 @@ class Segment:
         self.bodies -= size
         return size
 
+    def put_back(self, place: int) -> int:
+        """Note that the job at ``place`` is there again, as it was; return the bytes of its
+        body."""
+        self.bits[place >> 3] |= 1 << (place & 7)
+        self.live += 1
+        size = self.body_size(place)
+        self.bodies += size
+        return size
+
     def places(self) -> list[int]:
         """The places of the jobs that are still there, in order."""
         bits = self.bits
@@ -204,32 +223,41 @@ class Segment:
             return list(range(count))
         return [place for place in range(count) if bits[place >> 3] >> (place & 7) & 1]
 
-    def check(self, data: bytes, place: int, start: int = 0) -> int:
-        """Check the record at ``place`` in ``data``, which begins at offset ``start`` of the file.
-        Return when to queue the job again (ms). Raises ``DamagedError``: it is not what was
-        written."""
-        at: i64 = self.offsets[place] - start
-        end: i64 = self.offsets[place + 1] - start
+    def check(self, data: bytes, at: int, end: int, place: int) -> tuple[int, int, bytes]:
+        """Check the record at ``place``, which is ``data[at:end]``. Return when to queue the job
+        again (ms), the checksum of its id, and the serialised job. Raises ``DamagedError``: it is
+        not what was written."""
         if end > len(data):
             raise DamagedError("the file is too short")
-        checksum, qtime = _HEAD.unpack_from(data, at)
-        if _checksum(self.seed, place, qtime, data[at + HEAD_SIZE : end]) != checksum:
+        checksum, qtime, id_checksum = _unpack_head(data, at)
+        job = data[at + HEAD_SIZE : end]
+        if _checksum(self.seed, place, qtime, id_checksum, job) != checksum:
             raise DamagedError("a checksum is wrong")
-        return int(qtime)
+        return qtime, id_checksum, job
+
+    def record(self, data: bytes, start: int, place: int) -> tuple[int, int, bytes]:
+        """The result of ``check`` for the record at ``place``; ``data`` begins at offset ``start``
+        of the file. Raises ``DamagedError``."""
+        offsets = self.offsets
+        return self.check(data, offsets[place] - start, offsets[place + 1] - start, place)
 
     def read(self, data: bytes, start: int, place: int) -> tuple[int, SerialJob]:
-        """Read the record at ``place`` from ``data``, which begins at offset ``start`` of the file.
-        Return when to queue the job again (ms), and the job. Raises ``DamagedError``."""
-        qtime = self.check(data, place, start)
+        """The same: when to queue the job again (ms), and the job. Raises ``DamagedError``."""
+        qtime, _, job = self.record(data, start, place)
         try:
-            return qtime, decode_job(self.job(data, place, start))
+            return qtime, decode_job(job)
         except SerialJobError as problem:
             raise DamagedError(str(problem)) from problem
 
-    def job(self, data: bytes, place: int, start: int = 0) -> bytes:
-        """The serialised job at ``place``, from ``data``, which was checked and begins at offset
-        ``start`` of the file."""
-        return data[self.offsets[place] - start + HEAD_SIZE : self.offsets[place + 1] - start]
+    def read_all(self, data: bytes) -> list[tuple[int, int, bytes]]:
+        """The results of ``check`` for all jobs that are still there; ``data`` is the file, with
+        or without the ids. Raises ``DamagedError``."""
+        if len(data) < self.size:
+            raise DamagedError("the file is too short")
+        offsets = self.offsets.tolist()
+        return [
+            self.check(data, offsets[place], offsets[place + 1], place) for place in self.places()
+        ]
 
 
 class SegmentLines:

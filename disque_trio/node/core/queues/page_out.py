@@ -15,7 +15,7 @@ from disque_trio.node.core.jobs.job import (
 from disque_trio.node.core.jobs.registry import SHARD_SHIFT
 from disque_trio.node.core.jobs.uniques import Entry
 from disque_trio.node.core.pages.pages import Pages
-from disque_trio.node.core.pages.segment import HEAD_SIZE, Segment, SegmentLines, pack_record
+from disque_trio.node.core.pages.segment import HEAD_SIZE, Segment, SegmentLines, pack_head
 from disque_trio.node.core.queues.queue import Queue, chunk_after, place_after
 from disque_trio.node.core.queues.store import JobStore
 from disque_trio.respserver.memory import MEMORY
@@ -132,7 +132,7 @@ class PageOut:
         for _ in range(SEGMENTS_A_TURN):
             if pages.writing > pages.most_writing or not (self._page_out_one() or self.more()):
                 return
-            if self._memory.used <= pages.above or pages.jobs - before > JOBS_A_TURN:
+            if self._memory.used <= pages.above or pages.jobs - before >= JOBS_A_TURN:
                 return
 
     def _page_out_one(self) -> bool:
@@ -284,7 +284,10 @@ class PageOut:
                 segment = pages.begin(name, urgency, overhead)
                 segment.origin = origin
                 segment.ctime, segment.id, segment.etime = job.ctime, job.id, int(job.etime)
-            records.append(pack_record(segment.seed, len(ids), int(job.qtime), payload))
+            id = job.id
+            checksum = crc32(id)
+            records.append(pack_head(segment.seed, len(ids), int(job.qtime), checksum, payload))
+            records.append(payload)
             at += len(payload) + HEAD_SIZE
             if not segment.moved and progress.has_moved(job):
                 segment.moved = True
@@ -298,12 +301,10 @@ class PageOut:
             if job.etime < segment.etime:
                 segment.etime = int(job.etime)
             segment.bodies += len(body)
-            id = job.id
             ids.append(id)
             timers.remove(job)
             if job.flags & FLAG_TRAILER:
                 self._leave_trailer(job)
-            checksum = crc32(id)
             checksums.append(checksum)
             del shards[checksum >> SHARD_SHIFT][id]
             memory += JOB_OVERHEAD + len(body)
@@ -316,7 +317,7 @@ class PageOut:
         self._memory.used -= memory
         segment.live = len(ids)
         segment.bits = bytearray(b"\xff" * (len(ids) + 7 >> 3))
-        pages.add(segment, ids, checksums, b"".join(records))
+        pages.add(segment, ids, checksums, b"".join(records + ids))
         if tell_at and not copies:
             pages.tell_at(segment, tell_at)
         return segment

@@ -11,6 +11,7 @@ node holds for others go as well (see ``in_no_queue``).
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 from disque_trio.node.core.jobs.job import (
     FLAG_TRAILER,
@@ -21,9 +22,9 @@ from disque_trio.node.core.jobs.job import (
     id_minutes,
     read_job,
 )
+from disque_trio.node.core.jobs.registry import SHARD_SHIFT
 from disque_trio.node.core.pages.pages import ALL_JOBS, TELL, VIEW, Pages
 from disque_trio.node.core.pages.segment import (
-    HEAD_SIZE,
     LATER,
     DamagedError,
     Segment,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from mypy_extensions import i64
 
 _JOB_HEAD: Final = HEAD.size
+_unpack: Final = HEAD.unpack_from
 
 
 class Paging:
@@ -172,9 +174,7 @@ class Paging:
             for place in segment.places():
                 holders = segment.holders_at(place)
                 if holders is not None:
-                    segment.check(data, place)
-                    at = segment.offsets[place] + HEAD_SIZE
-                    head: Head = HEAD.unpack_from(data, at)
+                    head: Head = _unpack(segment.record(data, 0, place)[2])
                     if head[8]:  # it has a retry time
                         tell(head[1], holders)
         except DamagedError as problem:
@@ -304,11 +304,11 @@ class Paging:
                 try:
                     if data is None:
                         raise DamagedError("the file cannot be read")
-                    job = self._read_one(segment, place, data, segment.offsets[place])
+                    qtime, _, record = segment.record(data, segment.offsets[place], place)
                 except DamagedError as problem:
                     self.rebuild(segment, str(problem))
                     return
-                self._take_one(segment, place, job)
+                self._take_one(segment, place, self._read_one(segment, place, qtime, record))
         self._is_read(number, place)
 
     def _is_read(self, number: int, place: int) -> None:
@@ -320,36 +320,34 @@ class Paging:
         """Bring all jobs of ``segment``, whose file is ``data``, back into memory. Return False if
         they have to be found elsewhere first."""
         try:
-            jobs = self._read_all(segment, data)
+            found = segment.read_all(data)
         except DamagedError as problem:
             self.rebuild(segment, str(problem))
             return False
-        self._put_back(segment, jobs)
+        jobs: list[Job] = []
+        checksums: list[int] = []
+        self._trailers.clear()
+        places = segment.places()
+        for at in range(len(places)):
+            qtime, checksum, record = found[at]
+            jobs.append(self._read_one(segment, places[at], qtime, record))
+            checksums.append(checksum)
+        self._put_back(segment, jobs, checksums)
         return True
 
-    def _read_all(self, segment: Segment, data: bytes) -> list[Job]:
-        """The jobs that are still in ``segment``, whose file is ``data``. Raises
-        ``DamagedError``."""
-        if len(data) != segment.size:
-            raise DamagedError("the file is too short")
-        self._trailers.clear()
-        return [self._read_one(segment, place, data, 0) for place in segment.places()]
-
-    def _read_one(self, segment: Segment, place: int, data: bytes, start: int) -> Job:
-        """The job at ``place`` of ``segment``, from ``data``, which begins at offset ``start`` of
-        the file. Its trailer, if it has one, is in ``_trailers``. Raises ``DamagedError``."""
-        qtime = segment.check(data, place, start)
-        at: i64 = segment.offsets[place] - start + HEAD_SIZE
-        head: Head = HEAD.unpack_from(data, at)
+    def _read_one(self, segment: Segment, place: int, qtime: int, record: bytes) -> Job:
+        """The job at ``place`` of ``segment``, to be queued again at ``qtime`` (ms); ``record`` is
+        it, serialised. Its trailer, if it has one, is in ``_trailers``."""
+        head: Head = _unpack(record)
         _, id, _, flags, repl, etime, ctime, delay, retry, nacks, deliveries, size = head
-        body_at: i64 = at + _JOB_HEAD + size + 4
+        body_at: i64 = _JOB_HEAD + size + 4
         end: i64 = body_at + segment.body_size(place)
-        body = data[body_at:end]
+        body = record[body_at:end]
         job = Job(id, segment.queue, body, repl, ctime, etime, delay, retry)
         job.nacks = nacks
         job.deliveries = deliveries
         if flags & FLAG_TRAILER:
-            whole = decode_job(segment.job(data, place, start)).body
+            whole = decode_job(record).body
             self._trailers[id] = split_body(whole)[1]
         revive(job, segment, place, flags, qtime, self._store)
         return job
@@ -357,17 +355,17 @@ class Paging:
     def _take_one(self, segment: Segment, place: int, job: Job) -> None:
         """Bring ``job``, the one at ``place`` of ``segment``, back into memory."""
         self.pages.take(segment, self._lines_of(segment), place)
-        self._hold(job, segment.moved)
+        self._hold(job, segment.moved, crc32(job.id))
         if segment.origin is None:
             queue = self._store.queues.by_name[segment.queue]
             queue.put_in(segment.urgency, [job])
             self._changed(queue)
 
-    def _put_back(self, segment: Segment, jobs: list[Job]) -> None:
-        """Put all ``jobs`` of ``segment`` back into memory."""
+    def _put_back(self, segment: Segment, jobs: list[Job], checksums: list[int]) -> None:
+        """Put all ``jobs`` of ``segment``, whose ids have these ``checksums``, back into memory."""
         self.pages.drop(segment, self._lines_of(segment))
-        for job in jobs:
-            self._hold(job, segment.moved)
+        for at in range(len(jobs)):
+            self._hold(jobs[at], segment.moved, checksums[at])
         if segment.origin is None:
             queue = self._store.queues.by_name[segment.queue]
             queue.put_in(segment.urgency, jobs)
@@ -384,11 +382,12 @@ class Paging:
         assert lines is not None
         return lines
 
-    def _hold(self, job: Job, moved: bool) -> None:
-        """Hold ``job``, which was on disk. ``moved``: see ``Segment``."""
+    def _hold(self, job: Job, moved: bool, checksum: int) -> None:
+        """Hold ``job``, which was on disk, and whose id has this ``checksum``. ``moved``: see
+        ``Segment``."""
         store = self._store
         id = job.id
-        store.jobs.shard_of(id)[id] = job
+        store.jobs.shards[checksum >> SHARD_SHIFT][id] = job
         store.jobs.count += 1
         size = JOB_OVERHEAD + len(job.body or b"")
         self._memory.used += size
@@ -447,7 +446,7 @@ class Paging:
             jobs.sort(key=line_order)
             lost = segment.live - len(jobs)
             bodies = segment.bodies - sum([len(job.body or b"") for job in jobs])
-            self._put_back(segment, jobs)
+            self._put_back(segment, jobs, [crc32(job.id) for job in jobs])
             if lost:
                 self.pages.lost += lost
                 if self._memory.shares is not None:
@@ -490,10 +489,10 @@ class Paging:
             if place < 0:
                 return not self.page_in(segment, segment.data)
             try:
-                job = self._read_one(segment, place, segment.data, 0)
+                qtime, _, record = segment.record(segment.data, 0, place)
             except DamagedError:
                 return False
-            self._take_one(segment, place, job)
+            self._take_one(segment, place, self._read_one(segment, place, qtime, record))
             return False
         key = (segment.number, place)
         waiting = self._awaited.get(key)
@@ -568,10 +567,9 @@ class Paging:
         found: list[bytes] = []
         trailers = self._store.trailers
         for place in segment.places():
-            segment.check(data, place)
-            found.append(segment.job(data, place))
+            found.append(segment.record(data, 0, place)[2])
             if not trailers.all_travel:
-                job = segment.read(data, 0, place)[1]
+                job = decode_job(found[-1])
                 if job.flags & FLAG_TRAILER and not trailers.travels(split_body(job.body)[1]):
                     view = job_of(segment, place, 0, job, self._store)
                     flags = job.flags & ~FLAG_TRAILER

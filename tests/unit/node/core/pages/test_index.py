@@ -5,6 +5,7 @@ from zlib import crc32
 
 from disque_trio.node.core.jobs.job import JobIds
 from disque_trio.node.core.pages.index import SegmentIndex, print_of
+from disque_trio.node.core.pages.segment import Segment
 
 
 def some_ids(count: int) -> list[bytes]:
@@ -12,17 +13,25 @@ def some_ids(count: int) -> list[bytes]:
     return [ids.make(86_400, 300) for _ in range(count)]
 
 
-def filled(ids: list[bytes]) -> tuple[SegmentIndex, set[int]]:
-    gone: set[int] = set()
-    index = SegmentIndex(lambda place: place not in gone)
+def filled(ids: list[bytes]) -> tuple[SegmentIndex, Segment]:
+    segment = Segment(1, 0, b"q", 0, 0)
+    segment.offsets.extend(range(len(ids)))
+    segment.bits = bytearray(b"\xff" * (len(ids) + 7 >> 3))
+    index = SegmentIndex()
+    index.slots.append(segment)
     index.add_all(ids, [crc32(id) for id in ids], 0)
-    return index, gone
+    return index, segment
+
+
+def end(segment: Segment, *places: int) -> None:
+    for place in places:
+        segment.take(place)
 
 
 def test_each_job_is_found_where_it_is() -> None:
     ids = some_ids(2_000)
-    index, gone = filled(ids[:1_000])
-    gone.add(7)
+    index, segment = filled(ids[:1_000])
+    end(segment, 7)
     assert [index.find(id) for id in ids[:7]] == [[place] for place in range(7)]
     assert index.find(ids[7]) == []
     assert not any(index.find(id) for id in ids[1_000:])
@@ -30,8 +39,8 @@ def test_each_job_is_found_where_it_is() -> None:
 
 def test_a_scan_returns_each_job_once_in_steps() -> None:
     ids = some_ids(3_000)
-    index, gone = filled(ids)
-    gone.update(range(0, 3_000, 3))
+    index, segment = filled(ids)
+    end(segment, *range(0, 3_000, 3))
     found: list[int] = []
     cursor = 0
     while cursor < 1 << 32:
@@ -43,9 +52,9 @@ def test_a_scan_returns_each_job_once_in_steps() -> None:
 
 def test_what_is_gone_is_swept_out_and_takes_no_memory() -> None:
     ids = some_ids(3_000)
-    index, gone = filled(ids)
+    index, segment = filled(ids)
     full = index.taken
-    gone.update(range(2_900))
+    end(segment, *range(2_900))
     for _ in range(100):
         index.sweep(3_000)
     assert index.passes

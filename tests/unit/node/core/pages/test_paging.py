@@ -224,7 +224,7 @@ def test_looks_at_a_damaged_file_show_all_jobs() -> None:
         ids = [bench.add("q", f"body{number}") for number in range(100)]
         bench.settle()
         for number in list(bench.files)[1::2]:
-            bench.files[number] = bench.files[number][:-1]
+            bench.files[number] = bench.files[number][:400]
         if look == "JSCAN":
             reply = bench("JSCAN", "BUSYLOOP")
             assert sorted(reply[1]) == sorted(ids)  # type: ignore[index]

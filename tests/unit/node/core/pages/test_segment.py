@@ -7,7 +7,7 @@ from disque_trio.node.core.pages.segment import (
     DamagedError,
     Segment,
     SegmentLines,
-    pack_record,
+    pack_head,
 )
 from disque_trio.protocol.serialjob import JobWriter
 
@@ -23,7 +23,8 @@ def segment(number: int, count: int) -> tuple[Segment, bytes]:
     found = Segment(number, number * 4096, b"q", 0, len(job(0)) - 4 + HEAD_SIZE)
     data = b""
     for place in range(count):
-        data += pack_record(found.seed, place, 5_000 + place, job(place, b"x" * place))
+        one = job(place, b"x" * place)
+        data += pack_head(found.seed, place, 5_000 + place, 1 << place, one) + one
         found.offsets.append(len(data))
     found.live = count
     found.bits = bytearray(b"\xff" * (count + 7 >> 3))
@@ -35,7 +36,7 @@ def test_what_was_written_is_read() -> None:
     qtime, found = one.read(data, 0, 3)
     assert (qtime, found.body, found.ctime) == (5_003, b"xxx", 1003)
     assert one.body_size(3) == 3
-    assert one.job(data, 3) == job(3, b"xxx")
+    assert one.read_all(data)[3] == (5_003, 8, job(3, b"xxx"))
     start = one.offsets[4]
     assert one.read(data[start : one.offsets[5]], start, 4)[1].body == b"xxxx"
 

@@ -321,8 +321,10 @@ def answer_count(
         work = partial(reach.within, work)
     if len(args) - 1 > node.batches.size:
         batch = Batch(client, node.command_of(args), args, 1, check, partial(work, node))
-        if on_jobs or node.notes.noting:
+        if on_jobs:
             batch.are_here = node.put_off.are_here
+        elif node.notes.noting:
+            batch.are_here = node.put_off.can_be_noted
         node.batches.begin(batch)
     else:
         client.out.append(integer(work(node, args[1:])))
@@ -330,7 +332,7 @@ def answer_count(
 
 def _ack_on_disk(node: Node, id: bytes) -> bool:
     """Acknowledge the job ``id`` if it is on disk; return whether it was."""
-    if node.paging.end(id, True):
+    if node.paging.end(id, True, reason=schema.BY_CLIENT):
         return True
     job = node.paging.ending(id)
     return job is not None and node.ack_gc.acknowledge(job)
@@ -370,10 +372,11 @@ def deljob(node: Node, client: Client, args: list[bytes]) -> None:
 def _delete(tell_holders: bool, tell_all: bool, counted: bool, node: Node, ids: list[bytes]) -> int:
     """Delete the jobs ``ids``; return how many this node held. ``counted``: as acknowledged."""
     check_ids(ids)
+    why = schema.BY_FASTACK if counted else schema.BY_COMMAND
     deleted = 0
     for id in ids:
         job = node.store.jobs.get(id)
-        if job is None and not node.paging.end(id, counted):
+        if job is None and not node.paging.end(id, counted, schema.DELETED, why):
             job = node.paging.ending(id)
         elif job is None:
             deleted += 1
@@ -384,18 +387,14 @@ def _delete(tell_holders: bool, tell_all: bool, counted: bool, node: Node, ids: 
                 node.store.count_acked(job)
                 node.store.outcomes.acked(job)
             if node.notes.noting:
-                node.notes.note(
-                    schema.DELETED, job, schema.BY_FASTACK if counted else schema.BY_COMMAND
-                )
+                node.notes.note(schema.DELETED, job, why)
             if tell_holders:
                 node.replicas.tell_deleted(id, job)
             node.store.delete(job)
         elif tell_all:
             if node.notes.noting:
                 unknown = Job(id, b"", None, 0, 0, 0, 0, 0, 0)
-                node.notes.note(
-                    schema.DELETED, unknown, schema.BY_FASTACK if counted else schema.BY_COMMAND
-                )
+                node.notes.note(schema.DELETED, unknown, why)
             node.replicas.tell_deleted(id, None)
     return deleted
 

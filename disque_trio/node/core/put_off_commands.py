@@ -22,7 +22,8 @@ _BY_ID = frozenset(
     ("cancel", "updatejob", "waitjob", "nack", "working", "enqueue", "promote", "dequeue", "queue",
      "show", "ackjob", "fastack", "deljob")
 )  # fmt: skip
-_ENDS = frozenset(("ackjob", "fastack", "deljob"))  # need no job, unless events are noted
+# Need no job, unless they have a result, or an event says more about it than its id.
+_ENDS = frozenset(("ackjob", "fastack", "deljob"))
 _TAKES = frozenset(("getjob", "getjobs"))
 
 Need = tuple[Segment, int]  # a place in a segment, or -1
@@ -65,7 +66,7 @@ class PutOffCommands:
             if not self._pages.dry:
                 return False
         elif name in _ENDS:
-            if not self._store.notes.noting and len(args) < 4:
+            if len(args) < 4 and not self._store.notes.noting:
                 return False
         elif name not in _BY_ID and name != "exec":
             return False
@@ -98,12 +99,16 @@ class PutOffCommands:
     def _needs(self, name: str, args: list[bytes]) -> list[Need]:
         """What the command ``name`` needs that lies on disk."""
         if name in _BY_ID:
-            if name in _ENDS and not self._store.notes.noting and not _has_result(args):
+            ends = name in _ENDS and not _has_result(args)
+            if ends and not self._store.notes.noting:
                 return []
             # What is about many ids is done in slices, and waits before each.
             most = self._machine.batches.size
             ids = [arg for arg in args[1:] if is_job_id(arg)]
-            return [] if len(ids) > most and name != "waitjob" else self.jobs(ids)
+            if len(ids) > most and name != "waitjob":
+                return []
+            needs = self.jobs(ids)
+            return [need for need in needs if not need[0].plain] if ends else needs
         if name in _TAKES:
             return self._for_getjob(args)
         return []
@@ -127,6 +132,14 @@ class PutOffCommands:
             if jobs.get(id) is None and self._paging.bring(id):
                 here = False
         return here
+
+    def can_be_noted(self, ids: list[bytes]) -> bool:
+        """Whether the end of the jobs ``ids`` can be noted in the event log; otherwise those of
+        which that needs more than their ids are on their way."""
+        needs = [need for need in self.jobs(ids) if not need[0].plain]
+        for segment, place in needs:
+            self._paging.want(segment, place)
+        return not needs
 
     def _for_getjob(self, args: list[bytes]) -> list[Need]:
         """The segments that a GETJOB needs to begin."""

@@ -23,6 +23,7 @@ from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.lifecycle.ack_gc import AckGc
 from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
 from disque_trio.node.core.pages.pages import ALL_JOBS
+from disque_trio.node.core.pages.segment import DamagedError, Segment
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.queue import PAUSED_IN, Queue
 from disque_trio.node.core.rpc.calls import MOVE, PURGE, REDRIVE, Question
@@ -169,7 +170,10 @@ class ScatterGathers:
             done = self._works[scatter.kind](scatter.texts, most)
             cut_short = self._cut_short
             self._cut_short = False
-        if scatter.note(done, self._length(scatter.texts)) or (cut_short and most):
+        goes_on = scatter.note(done, self._length(scatter.texts)) or (cut_short and most > 0)
+        if scatter.kind == PURGE:
+            self._read_ahead(scatter.texts[0], not goes_on)
+        if goes_on:
             self.waiting.append(scatter)
         else:
             self._ask_next(scatter)
@@ -270,11 +274,55 @@ class ScatterGathers:
         queue = self._store.queues.by_name.get(texts[0])
         if queue is None:
             return 0
-        jobs = list(islice(queue.ready_jobs(), most))
-        self._call_for_more(queue, len(jobs), most)
-        for job in jobs:
-            self._ack_gc.end(job, Ending(CANCELLED), schema.BY_CLIENT)
-        return len(jobs)
+        done = 0
+        self._cut_short = False
+        while done < most:
+            jobs = list(islice(queue.ready_jobs(), most - done))
+            for job in jobs:
+                self._ack_gc.end(job, Ending(CANCELLED), schema.BY_CLIENT)
+            done += len(jobs)
+            first = None if queue.paged is None else queue.paged.first()
+            if done >= most or first is None:
+                break
+            more = self._purge_segment(queue, first, most - done)
+            if more < 0:
+                self._cut_short = True
+                break
+            done += more
+        return done
+
+    def _purge_segment(self, queue: Queue, first: Segment, most: int) -> int:
+        """Cancel jobs in ``first``, the next segment of ``queue``, up to ``most``; return how many.
+        Reads nothing but ids. -1: they are being read."""
+        before = (first.ctime, first.id[:-1])
+        if not first.plain or queue.between(
+            first.urgency, before, (first.last_ctime, first.last_id)
+        ):
+            # Other nodes have to be told, or others are among them.
+            return -1 if self._paging.want(first, ALL_JOBS) else 0
+        ids: list[bytes] | None = None
+        try:
+            if not first.rebuilding:
+                ids = self._paging.views.ids(first)
+        except DamagedError as problem:
+            self._paging.rebuild(first, str(problem))
+        if ids is None:
+            return -1
+        outcomes = self._store.outcomes
+        for id in ids[:most]:
+            outcomes.total_cancelled += 1
+            outcomes.cancelled_elsewhere(id)
+            self._paging.end(id, False, schema.CANCELLED, schema.BY_CLIENT)
+        return min(len(ids), most)
+
+    def _read_ahead(self, name: bytes, wanted: bool) -> None:
+        """Have the next jobs of the queue ``name`` read, or not, while it is emptied."""
+        queue = self._store.queues.by_name.get(name)
+        if queue is not None and queue.paged is not None:
+            if wanted:
+                queue.look()
+            elif not queue.waiters:
+                self._paging.pages.hungry.pop(name, None)
 
     def _move(self, texts: list[bytes], most: int) -> int:
         """Move the first jobs in the queue ``texts[0]`` to the queue ``texts[1]``, up to ``most``;

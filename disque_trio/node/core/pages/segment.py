@@ -64,6 +64,8 @@ class Segment:
         retry: the shortest retry time of those that others hold, too, in s; 0: there are none.
         origin: they are copies of jobs that this node has in its queue, empty: it is not known
             which; None: they are in the queue here; ``LATER``: they were made here, with a delay.
+        plain: its jobs were made here, are in the queue here and nowhere else, have no trailer, and
+            were never delivered.
         moved: going by the append-only file alone, a start would not put all of them where they
             are.
         heard: a bit for each job, whether that node said so since; None: of none. heard_at: when it
@@ -101,6 +103,7 @@ class Segment:
         "origin",
         "overhead",
         "overheads",
+        "plain",
         "queue",
         "reading",
         "rebuilding",
@@ -129,6 +132,7 @@ class Segment:
         self.retry = 0
         self.told = 0
         self.origin: bytes | None = None
+        self.plain = True
         self.moved = False
         self.heard: bytearray | None = None
         self.heard_at = 0

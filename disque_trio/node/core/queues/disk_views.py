@@ -12,11 +12,11 @@ from zlib import crc32
 from disque_trio.node.core.jobs.job import ACTIVE, FLAG_TRAILER, QUEUED, Job
 from disque_trio.node.core.jobs.registry import SHARD_SHIFT
 from disque_trio.node.core.jobs.trailers import JobOnDisk
-from disque_trio.node.core.pages.pages import ALL, VIEW
-from disque_trio.node.core.pages.segment import LATER, DamagedError, Segment
+from disque_trio.node.core.pages.pages import ALL, IDS, VIEW
+from disque_trio.node.core.pages.segment import LATER, PLACE_BITS, DamagedError, Segment
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.store import TIME_ERROR, JobStore
-from disque_trio.protocol.serialjob import SerialJob
+from disque_trio.protocol.serialjob import ID_LENGTH, SerialJob
 from disque_trio.protocol.trailer import split_body
 
 KEPT: Final = 10_000  # ms that what was read is kept for whoever asked for it
@@ -124,11 +124,13 @@ class DiskViews:
             self._asked.pop(key, None)
 
     def _data(self, segment: Segment, place: int) -> bytes | None:
-        """The record at ``place`` of ``segment``, or its whole file if that is ``ALL``, to look at;
-        None: not yet. Empty: it cannot be read."""
+        """The record at ``place`` of ``segment``, or its whole file if that is ``ALL``, or its
+        ``IDS``, to look at; None: not yet. Empty: it cannot be read."""
         if segment.data is not None:
             if place == ALL:
                 return segment.data
+            if place == IDS:
+                return segment.data[segment.size :]
             return segment.data[segment.offsets[place] : segment.offsets[place + 1]]
         key = (segment.number, VIEW + place)
         if key in self._read:
@@ -151,6 +153,21 @@ class DiskViews:
         gone = job.etime * 1000 + 1000
         job.awake = min(job.qtime, gone) if job.qtime else gone  # as ``JobStore.schedule``
         return job
+
+    def ids(self, segment: Segment) -> list[bytes] | None:
+        """The ids of the jobs that are still in ``segment``, in order; None: not yet. Raises
+        ``DamagedError``."""
+        data = self._data(segment, IDS)
+        if data is None:
+            return None
+        found: list[bytes] = []
+        first = segment.slot << PLACE_BITS
+        for place in segment.places():
+            id = data[place * ID_LENGTH : (place + 1) * ID_LENGTH]
+            if first + place not in self._pages.find(id):
+                raise DamagedError("an id is wrong, or cannot be read")
+            found.append(id)
+        return found
 
     def scan(self, cursor: int, count: int) -> tuple[int, Iterator[Job | None]]:
         """Do a step of a scan of all jobs; see ``Registry.scan``. Return the next cursor, and the

@@ -283,6 +283,7 @@ class PageOut:
             if segment is None:
                 segment = pages.begin(name, urgency, overhead)
                 segment.origin = origin
+                segment.plain = not copies
                 segment.ctime, segment.id, segment.etime = job.ctime, job.id, int(job.etime)
             id = job.id
             checksum = crc32(id)
@@ -293,6 +294,8 @@ class PageOut:
                 segment.moved = True
             holders = job.delivered
             segment.append(at, overhead, holders)
+            if holders is not None or segment.moved or flags & FLAG_TRAILER:
+                segment.plain = False
             if holders is not None and job.retry:
                 awake = int(job.awake)
                 tell_at = awake if not tell_at or awake < tell_at else tell_at

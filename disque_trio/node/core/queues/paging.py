@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
+from disque_trio.eventlog.schema import ACKED, Kind, Reason
 from disque_trio.node.core.jobs.job import (
     FLAG_TRAILER,
     FLAGS_IN_FILES,
@@ -31,6 +32,7 @@ from disque_trio.node.core.pages.segment import (
     SegmentLines,
 )
 from disque_trio.node.core.queues.disk_views import DiskViews, job_of, line_order, revive
+from disque_trio.node.core.queues.give_back import GiveBack
 from disque_trio.node.core.queues.in_no_queue import InNoQueue
 from disque_trio.node.core.queues.page_out import STAYING, KeysOnDisk, PageOut
 from disque_trio.node.core.queues.queue import Queue
@@ -53,7 +55,7 @@ class Paging:
         pages: what is on disk.
         ready: what waited for jobs that are now in memory; ``go_on`` calls it.
         dumping: whether a dump of all jobs is under way.
-        views: jobs on disk, to look at.
+        views: jobs on disk, to look at. give_back: gives single jobs back to the disk.
         aside: jobs on disk that are in no queue.
         damaged: called with the number of a segment that cannot be read, and why.
     """
@@ -64,6 +66,7 @@ class Paging:
         self.dumping = False
         self.damaged: Callable[[int, str], None] = _nothing_said
         self.views = DiskViews(store, self.rebuild)
+        self.give_back = GiveBack(store)
         self._awaited: dict[tuple[int, int], list[Callable[[], None]]] = {}
         self._keys = KeysOnDisk(store)
         self._out = PageOut(store, self._keys)
@@ -93,6 +96,8 @@ class Paging:
             self._feed()
         if self._memory.used > pages.above:
             if not self._store.progress.due:  # otherwise notes about jobs wait to be written
+                if self.give_back.visits:
+                    self.give_back.turn()
                 self._out.some()
         elif pages.problem:
             pages.problem = ""  # there is nothing to write
@@ -354,11 +359,13 @@ class Paging:
 
     def _take_one(self, segment: Segment, place: int, job: Job) -> None:
         """Bring ``job``, the one at ``place`` of ``segment``, back into memory."""
-        self.pages.take(segment, self._lines_of(segment), place)
+        self.pages.take(segment, self._lines_of(segment), place, not segment.plain)
         self._hold(job, segment.moved, crc32(job.id))
         if segment.origin is None:
             queue = self._store.queues.by_name[segment.queue]
             queue.put_in(segment.urgency, [job])
+            if segment.plain:
+                self.give_back.note(segment, place, job)
             self._changed(queue)
 
     def _put_back(self, segment: Segment, jobs: list[Job], checksums: list[int]) -> None:
@@ -462,6 +469,7 @@ class Paging:
         for other, place in list(self._awaited):
             if other == number:
                 self._is_read(number, place)
+        self.wake()
 
     def _remake(self, segment: Segment, place: int, found: SerialJob) -> Job:
         """The job at ``place`` of ``segment`` that was ``found`` in the append-only file."""
@@ -515,10 +523,10 @@ class Paging:
             )
         return False
 
-    def end(self, id: bytes, acked: bool = False) -> bool:
+    def end(self, id: bytes, acked: bool = False, event: Kind = ACKED, reason: Reason = "") -> bool:
         """Forget the job ``id``, which is over, if it is on disk, without reading it; return
         whether it was. Use ``ending`` if other nodes hold it, too. ``acked``: a client acknowledged
-        it."""
+        it. ``event``, ``reason``: for the event log; no reason: it is no event."""
         pages = self.pages
         at = pages.index.find_one(id) if pages.jobs else -1
         if at < 0:
@@ -529,6 +537,8 @@ class Paging:
             return False
         store = self._store
         queue = store.queues.by_name.get(segment.queue)
+        if reason and store.notes.noting:
+            store.notes.note(event, Job(id, segment.queue, b"", 0, 0, 0, 0, 0), reason)
         if acked:
             store.total_acked += 1
             if queue is not None:
@@ -590,6 +600,7 @@ class Paging:
         """Forget everything; the memory account was reset."""
         self.pages.clear()
         self.views.clear()
+        self.give_back.visits.clear()
         for waiting in self._awaited.values():
             self.ready += waiting
         self._awaited.clear()

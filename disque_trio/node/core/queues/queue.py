@@ -534,6 +534,13 @@ class Queue:
             del self._urgent[urgency]
         return found
 
+    def lift(self, job: Job) -> None:
+        """Take ``job``, which must be here outside any group, out. It still counts."""
+        urgency = int(job.flags & FLAGS_PRIORITY)
+        chunks = self.line(urgency)
+        index = _chunk_of(chunks, job)
+        self.cut(urgency, index, _place(chunks[index], job), 1)
+
     def put_in(self, urgency: int, jobs: list[Job]) -> None:
         """Put ``jobs``, which count already and are in order, into the chunks of ``urgency``."""
         if not jobs:

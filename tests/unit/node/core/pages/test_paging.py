@@ -8,6 +8,7 @@ from pathlib import Path
 from disque_trio.aof.format import RecordReader
 from disque_trio.aof.loader import Loader
 from disque_trio.node.core.jobs.job import JOB_OVERHEAD
+from disque_trio.node.core.pages.pages import READ, Order
 from disque_trio.protocol.serialjob import decode_job
 from tests.support.node_bench import Bench
 from tests.support.paged import PagedBench
@@ -61,6 +62,87 @@ def test_acknowledgements_read_nothing() -> None:
     assert bench.pages.reads == 0
     assert bench.info("stats")["total_jobs_acked"] == "60"
     assert take_all(bench) == ids[:20] + ids[80:]
+
+
+def test_the_event_log_needs_no_jobs_that_are_acknowledged() -> None:
+    bench, ids = filled()
+    notes = bench.node.notes
+    notes.eventing = True
+    assert bench("ACKJOB", ids[30]) == 1
+    assert bench("ACKJOB", *ids[31:33]) == 2
+    assert bench("FASTACK", ids[40]) == 1
+    assert bench.pages.reads == 0
+    events = [event for event in notes.events if event]
+    assert [event[1:4] for event in events if isinstance(event, tuple)] == [
+        ("acked", b"q", "client"),
+        ("deleted", b"q", "fastack"),
+    ]
+    assert [event for event in events if isinstance(event, bytes)] == [*ids[30:33], ids[40]]
+
+
+def test_jobs_that_were_only_looked_at_go_back_to_their_places() -> None:
+    bench, ids = filled()
+    before = bench.pages.jobs
+    for id in ids[30:60]:
+        assert bench("SHOW", id)
+    assert bench("UPDATEJOB", ids[40], "BODY", "other")
+    assert bench("ACKJOB", ids[50]) == 1
+    written = dict(bench.files)
+    bench.advance(2)
+    bench.settle()
+    assert bench.pages.jobs == before - 2
+    assert bench.files.items() <= written.items()
+    assert bench.node.memory.used == bench.counted_memory() + bench.pages.taken
+    taken = [bench.get_with_body() for _ in range(99)]
+    assert taken == [
+        (id, b"other" if n == 40 else b"body%d" % n) for n, id in enumerate(ids) if n != 50
+    ]
+    bench.settle()
+    assert (bench.pages.jobs, bench.pages.taken) == (0, 0)
+
+
+def test_a_job_is_found_again_after_what_led_to_its_place_was_swept_out() -> None:
+    bench, ids = filled()
+    bench("SHOW", ids[40])
+    bench.pages.index.sweep(1 << 20)
+    assert not bench.pages.index.find(ids[40])
+    bench.advance(2)
+    bench.settle()
+    assert bench("ACKJOB", ids[40]) == 1
+    assert take_all(bench) == ids[:40] + ids[41:]
+
+
+def test_qpurge_reads_only_ids() -> None:
+    bench, ids = filled()
+    most = max(segment.size for segment in bench.pages.segments.values())
+    read: list[int] = []
+    perform = bench.pages.perform
+
+    def noted(orders: list[Order]) -> None:
+        read.extend(order.end - order.start for order in orders if order.kind == READ)
+        perform(orders)
+
+    bench.pages.perform = noted
+    assert bench("QPURGE", "q") == 100
+    bench.settle()
+    assert read
+    assert max(read) == 8 * 40 < most
+    assert (bench.pages.jobs, bench.files, bench.number_queued()) == (0, {}, 0)
+    assert bench("WAITJOB", 0, ids[50]) == [[ids[50], b"cancelled", None]]
+    assert bench.info("stats")["total_jobs_cancelled"] == "100"
+
+
+def test_qpurge_ends_all_jobs_of_damaged_files() -> None:
+    bench = PagedBench(above=1)
+    bench.node.journaling = True
+    for number in range(100):
+        bench.add("q", f"body{number}")
+    bench.settle()
+    for number, data in list(bench.files.items()):
+        bench.files[number] = data[:-7]
+    assert bench("QPURGE", "q") == 100
+    bench.settle()
+    assert (bench.pages.jobs, bench.files, bench.number_queued()) == (0, {}, 0)
 
 
 def test_jobs_that_were_delivered_stay_in_memory_in_their_place() -> None:

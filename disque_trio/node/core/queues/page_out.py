@@ -26,6 +26,11 @@ SEGMENTS_A_TURN: Final = 8
 JOBS_A_TURN: Final = 4_096
 RETRY_AFTER: Final = 1_000  # ms after an error of the disk
 AGAIN_AFTER: Final = 1_000  # ms after a look at all queues that found nothing
+# How much smaller segments are, while no queue is long enough: not at all at first, but from the
+# second time on fewer jobs stay in memory.
+SHORTER: Final = (0, 0, 3, 6)  # powers of two
+LEAST_RUN: Final = 16  # jobs that are worth a file
+LEAST_BYTES: Final = 8_192  # of records, likewise
 _FRACTION: Final = 64  # of the limit, by which memory grows before the next look
 KEY_TAKES: Final = 200  # bytes of memory for the key of a job on disk, besides the key
 MOST_SETS: Final = 200  # of holders in a segment; a byte has to say which
@@ -98,7 +103,7 @@ class PageOut:
         self._last: Queue | None = None  # that jobs were taken from
         self._cursor = 0
         self._looked_at_all = False  # since ``_idle`` was reset
-        self._tight = False
+        self._tight = 0  # place in ``SHORTER``
         self._rest_until = 0
         self._rest_below = 0
         self._retry_at = 0
@@ -138,7 +143,7 @@ class PageOut:
     def _page_out_one(self) -> bool:
         """Move the jobs of one segment to disk; return False if no queue has so many."""
         last = self._last
-        if last is not None and self._page_out(last, False):
+        if last is not None and self._page_out(last, self._tight if self._tight > 1 else 0):
             return True
         queues = self._store.queues.index
         started = self._cursor == 0
@@ -146,30 +151,35 @@ class PageOut:
         for queue in found:
             if queue.length and self._page_out(queue, self._tight):
                 self._last = queue
-                self._tight = False
+                if self._tight == 1:
+                    self._tight = 0
                 self._looked_at_all = False
                 return True
         if self._cursor == 0:
             if self._looked_at_all or started:
                 self._rest()
+            else:
+                self._tight = 0
             self._looked_at_all = True
         return False
 
     def _rest(self) -> None:
         """All queues were looked at in vain: look closer, or rest for a while."""
-        if not self._tight:
-            self._tight = True
-            return
-        self._tight = False
-        self._passed.clear()
         memory = self._memory
+        above = self.pages.above
+        enough = above + (memory.external_above - above) * self._tight // 4
+        if self._tight + 1 < len(SHORTER) and memory.used > enough:
+            self._tight += 1
+            return
+        self._tight = 0
+        self._passed.clear()
         self._rest_until = self._machine.now + AGAIN_AFTER
         self._rest_below = memory.used + memory.limit // _FRACTION
         self._last = None
 
-    def _page_out(self, queue: Queue, tight: bool) -> bool:
+    def _page_out(self, queue: Queue, tight: int) -> bool:
         """Move jobs of the middle of ``queue`` to disk; return whether there were any. ``tight``:
-        leave fewer in memory."""
+        leave fewer in memory (see ``SHORTER``)."""
         if queue.groups is not None or queue.grouped or queue.length - queue.on_disk() < 4:
             return False
         for urgency in queue.urgencies():
@@ -182,13 +192,17 @@ class PageOut:
                 self._passed[queue.name, urgency] = (jobs[-1].ctime, jobs[-1].id)
         return False
 
-    def _find_run(self, queue: Queue, urgency: int, tight: bool) -> tuple[int, int, int] | None:
+    def _find_run(self, queue: Queue, urgency: int, tight: int) -> tuple[int, int, int] | None:
         """Find jobs of ``queue`` that may go: the chunk that they begin in, the place in it, and
         their number. None: there are too few."""
         chunks = queue.line(urgency)
         segments = [] if queue.paged is None else queue.paged.by_urgency.get(urgency, [])
         most = self.pages.most
         most_bytes = self.pages.most_bytes
+        shorter = SHORTER[tight]
+        if shorter:
+            most = min(most, max(most >> shorter, LEAST_RUN))
+            most_bytes = max(most_bytes >> shorter, LEAST_BYTES)
         keep = 1 if tight else HEAD_KEPT
         after = self._passed.get((queue.name, urgency), (0, b""))
         if segments:
@@ -196,7 +210,7 @@ class PageOut:
         if after[0]:
             index = chunk_after(chunks, after[0], after[1])
             start = 0 if index == len(chunks) else place_after(chunks[index], after[0], after[1])
-            run = _measure(chunks, index, start, most, most_bytes, tight)
+            run = _measure(chunks, index, start, most, most_bytes, tight > 0)
             if run:
                 return index, start, run
         if segments:
@@ -210,7 +224,7 @@ class PageOut:
         if after[0]:
             return None
         index, start = _skip(chunks, keep * most, keep * most_bytes)
-        run = _measure(chunks, index, start, most, most_bytes, tight)
+        run = _measure(chunks, index, start, most, most_bytes, tight > 0)
         return (index, start, run) if run else None
 
     def _write(self, queue: Queue, urgency: int, jobs: list[Job]) -> bool:

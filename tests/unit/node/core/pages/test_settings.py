@@ -2,6 +2,7 @@
 
 import random
 
+from disque_trio.node.core.queues.page_out import LEAST_RUN
 from tests.support.paged import PagedBench
 
 LIMITS = (0, 100_000, 200_000, 600_000)  # bytes of maxmemory
@@ -109,3 +110,41 @@ def test_while_the_disk_is_full_adding_is_refused_and_taking_goes_on() -> None:
     assert node.pages.jobs > 20
     assert node.info("jobs")["paging_problem"] == ""
     assert isinstance(node("ADDJOB", "q", "x", 0), bytes)
+
+
+def filled(queues: int, *options: str | int) -> PagedBench:
+    """A node whose backlog is in so many queues; ``options`` of the jobs."""
+    node = PagedBench(maxmemory=4 << 20)
+    node.node.paging.set_above(2 << 20)
+    for number in range(10_000):
+        assert isinstance(node("ADDJOB", f"q{number % queues}", "x" * 100, 0, *options), bytes)
+        if number % 100 == 0:
+            node.advance(0.1)
+            node.settle()
+    return node
+
+
+def test_a_backlog_in_many_queues_may_be_longer_than_memory_too() -> None:
+    for queues in (3, 100):
+        node = filled(queues)
+        assert node.pages.jobs > 6_000
+        for queue in range(queues):
+            while reply := node("GETJOB", "NOHANG", "COUNT", 100, "FROM", f"q{queue}"):
+                assert isinstance(reply, list)
+                assert node("ACKJOB", *[job[1] for job in reply]) == len(reply)
+        assert node.node.store.jobs.count == node.pages.jobs == 0
+
+
+def test_segments_are_only_shorter_where_there_is_no_other_way() -> None:
+    node = filled(1)
+    assert {segment.count for segment in node.pages.segments.values()} == {node.pages.most}
+    counts = {segment.count for segment in filled(100).pages.segments.values()}
+    assert LEAST_RUN <= min(counts) <= max(counts) < node.pages.most
+
+
+def test_jobs_in_many_queues_expire_though_they_lie_on_disk() -> None:
+    node = filled(100, "TTL", 60)
+    for _ in range(30):
+        node.advance(3)
+        node.settle()
+    assert node.node.store.jobs.count == node.pages.jobs == 0

@@ -80,7 +80,7 @@ class PageFiles:
     def _name_one(self) -> None:
         """Let a command name a job that lies on disk, so that it comes back alone."""
         paging = self._node.paging
-        segments = list(paging.pages.segments.values())
+        segments = [one for one in paging.pages.segments.values() if one.live]
         if segments:
             segment = self._rng.choice(segments)
             paging.want(segment, self._rng.choice(segment.places()))

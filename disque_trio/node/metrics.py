@@ -13,7 +13,13 @@ from disque_trio.eventlog.recorder import EventLog
 from disque_trio.histogram import Histogram
 from disque_trio.metrics.labels import escape, label_value
 from disque_trio.metrics.sheet import Family, Sheet, pairs
-from disque_trio.node.core.changes.state_counts import IN_QUEUE, STATES, JobStateCounts
+from disque_trio.node.core.changes.state_counts import (
+    COPY,
+    IN_QUEUE,
+    LATER,
+    STATES,
+    JobStateCounts,
+)
 from disque_trio.node.core.jobs.counts import JobCounts, QueueCounts
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.pages.pages import Pages
@@ -73,7 +79,20 @@ class Walk:
                     self.states[counter.count(tally, job)] += 1
                 self.cost += self._clock() - began
                 yield
+        self._take_from_disk(node, counts)
         self.ended = self._clock()
+
+    def _take_from_disk(self, node: Node, counts: JobCounts) -> None:
+        """Count the jobs that lie on disk."""
+        aside = node.paging.aside
+        self.states[IN_QUEUE] += node.paging.pages.jobs - aside.lines.live
+        later = aside.later()
+        for queue, number in later.items():
+            name = b"" if counts.of(queue) is counts.rest else queue
+            self.queues.setdefault(name, JobStateCounts()).delayed += number
+        delayed = sum(later.values())
+        self.states[LATER] += delayed
+        self.states[COPY] += aside.lines.live - delayed
 
     def free(self) -> Iterator[None]:
         """Free it bit by bit: freeing thousands of objects takes a millisecond."""
@@ -201,8 +220,6 @@ class JobFigures:
                 yield from last.free()
         jobs = sheet.gauge("disque_jobs", "Jobs that the node holds, by state.")
         for state, number in walk.states.items():
-            if state == IN_QUEUE:
-                number += self._node.paging.pages.jobs
             jobs.add(number, pairs({"state": state}))
         sheet.gauge(
             "disque_jobs_counted_age_seconds",
@@ -314,7 +331,7 @@ class PagingFigures:
         pages = self._pages
         free, size = self._space()
         for name, text, value in (
-            ("jobs", "Queued jobs that lie on disk.", pages.jobs),
+            ("jobs", "Jobs that lie on disk.", pages.jobs),
             ("disk_bytes", "Size of the files of jobs on disk.", pages.disk),
             ("index_bytes", "Memory that finding jobs on disk takes.", pages.index_bytes),
             ("disk_free_bytes", "Free space where jobs on disk lie.", free),

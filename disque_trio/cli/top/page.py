@@ -121,7 +121,7 @@ def head(cluster: Cluster) -> list[str]:
     parts += ["still reading"] if reading else []
     parts.append(f"{cluster.length:,} queued")
     on_disk = nodes.total("paging_jobs")
-    parts += [f"{on_disk:,} of them on disk"] if on_disk else []
+    parts += [f"{on_disk:,} jobs on disk"] if on_disk else []
     oldest = max((row.oldest for row in queues.top("oldest", 1)), default=0.0)
     parts += [f"oldest {humanize.duration(oldest)}"] if oldest else []
     for name in ("added", "delivered", "acked", "failed"):

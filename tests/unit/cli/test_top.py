@@ -152,7 +152,7 @@ def test_a_backlog_on_disk_and_a_disk_that_takes_no_more_are_told() -> None:
     info = {"paging_jobs": "12345", "paging_problem": "No space left on device"}
     known.take(A, info, "", 102.0)
     lines = texts(known, width=120)
-    assert "12,345 of them on disk" in " ".join(lines)
+    assert "12,345 jobs on disk" in " ".join(lines)
     assert f"{A}: jobs cannot go to disk: No space left on device" in lines
     view = View()
     view.press("f")

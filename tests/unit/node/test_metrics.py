@@ -198,6 +198,19 @@ def test_no_queue_is_there_twice_whatever_happens_meanwhile(seed: int) -> None:
             assert [key for key, count in keys.items() if count > 1] == []
 
 
+def test_delayed_jobs_on_disk_are_delayed_jobs() -> None:
+    bench = PagedBench(above=1)
+    figures = figures_of(bench)
+    for _ in range(100):
+        bench.add("q", "body", "DELAY", 1_000)
+        bench.advance(1)
+    bench.settle()
+    assert bench.pages.jobs > 50
+    found = scrape(figures)
+    assert found["disque_jobs"][("delayed",)] == found["disque_registered_jobs"][()] == 100
+    assert found["disque_queue_jobs"][("q", "delayed")] == 100
+
+
 def test_jobs_on_disk_are_queued_jobs() -> None:
     bench = PagedBench(above=1)
     figures = figures_of(bench)

@@ -211,10 +211,14 @@ class InNoQueue:
 
     def number_later(self, queue: bytes) -> int:
         """How many jobs of ``queue`` lie on disk until their delay is over."""
-        found = 0
+        return self.later().get(queue, 0)
+
+    def later(self) -> dict[bytes, int]:
+        """How many jobs lie on disk until their delay is over, by queue."""
+        found: dict[bytes, int] = {}
         for segment in self.lines.by_urgency.get(0, []):
-            if segment.origin == LATER and segment.queue == queue:
-                found += segment.live
+            if segment.origin == LATER:
+                found[segment.queue] = found.get(segment.queue, 0) + segment.live
         return found
 
     def of_node(self, node: bytes) -> Segment | None:

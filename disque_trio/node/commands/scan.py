@@ -6,6 +6,7 @@ and returns everything that exists throughout exactly once.
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import Final, TypeVar
 
 from disque_trio.glob import MAX_PATTERN, Glob
@@ -13,7 +14,7 @@ from disque_trio.node.commands.arguments import at_least, parse_count
 from disque_trio.node.commands.jobs import describe
 from disque_trio.node.core.changes.contents import is_delivered
 from disque_trio.node.core.changes.state_counts import JobStateCounts
-from disque_trio.node.core.jobs.job import STATE_NAMES, Job
+from disque_trio.node.core.jobs.job import ACTIVE, FLAG_PAUSED, STATE_NAMES, Job
 from disque_trio.node.core.jobs.registry import Registry
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queues.queue import Queue
@@ -196,6 +197,18 @@ class JobFilter:
         self.headers = set(zip(headers[::2], headers[1::2], strict=True))
         self.taken = words.has("TAKEN")
 
+    def only_queues(self) -> bool:
+        """Whether it asks for nothing but queues."""
+        return not (
+            self.states
+            or self.min_age >= 0
+            or self.max_age >= 0
+            or self.returns
+            or self.group
+            or self.headers
+            or self.taken
+        )
+
     def takes(self, node: Node, job: Job) -> bool:
         """Whether ``job`` is one of them."""
         if (
@@ -234,17 +247,21 @@ class _JobReading(_Scan[Job]):
 
     def __init__(self, node: Node, client: Client, args: list[bytes], words: Found) -> None:
         self._whole = words.text("REPLY").lower() == b"all"
+        self._wanted = JobFilter(words)
         most = MAX_WHOLE_JOBS if self._whole else MAX_IDS
         super().__init__(node, client, args, node.store.jobs, words, most)
-        self._wanted = JobFilter(words)
+
+    def _reads(self, node: Node) -> bool:
+        """Whether it has to look at jobs on disk; no client has these."""
+        return node.holding and not self._wanted.taken
 
     def _all(self, node: Node, things: Registry[Job]) -> Iterator[Job | None]:
-        return node.paging.views.scan_all(MAX_IDS) if node.holding else things.in_turn()
+        return node.paging.views.scan_all(MAX_IDS) if self._reads(node) else things.in_turn()
 
     def _some(
         self, node: Node, things: Registry[Job], cursor: int, count: int
     ) -> tuple[int, Iterator[Job | None]]:
-        if not node.holding:
+        if not self._reads(node):
             return super()._some(node, things, cursor, count)
         return node.paging.views.scan(cursor, count)
 
@@ -265,8 +282,36 @@ class _JobCounts(_JobReading):
     __slots__ = ("_tallies",)
 
     def __init__(self, node: Node, client: Client, args: list[bytes], words: Found) -> None:
-        super().__init__(node, client, args, words)
         self._tallies: dict[bytes, JobStateCounts] = {}
+        super().__init__(node, client, args, words)
+
+    def _reads(self, node: Node) -> bool:
+        # Of those on disk, what counts is known without reading any.
+        return super()._reads(node) and not self._wanted.only_queues()
+
+    def _all(self, node: Node, things: Registry[Job]) -> Iterator[Job | None]:
+        found = super()._all(node, things)
+        return found if self._reads(node) else chain(found, self._later(node))
+
+    def _some(
+        self, node: Node, things: Registry[Job], cursor: int, count: int
+    ) -> tuple[int, Iterator[Job | None]]:
+        following, found = super()._some(node, things, cursor, count)
+        if cursor == 0 and not self._reads(node):
+            found = chain(found, self._later(node))
+        return following, found
+
+    def _later(self, node: Node) -> Iterator[Job]:
+        """For each queue with jobs that lie on disk until their delay is over, one that stands for
+        all of these."""
+        for queue, number in node.paging.aside.later().items():
+            job = Job(b"", queue, b"", 1, 0, 0, 0, 0)
+            job.state = ACTIVE
+            job.flags = FLAG_PAUSED
+            yield job
+            tally = self._tallies.get(queue)
+            if tally is not None:
+                tally.delayed += number - 1
 
     def takes(self, item: Job) -> bool:
         """Count ``item``; tell about its queue if it is the first job there that counts."""

@@ -444,3 +444,30 @@ def test_what_a_job_takes_in_memory_on_disk_is_little() -> None:
     index = bench.pages.taken - 8 * 65_536  # a fixed part, for the first one
     assert index < 120 * bench.pages.jobs
     assert before - bench.node.memory.used > bench.pages.jobs * (JOB_OVERHEAD - 120) - 8 * 65_536
+
+
+def test_counts_and_jobs_in_hand_are_known_without_reading() -> None:
+    bench = PagedBench(above=1)
+    for _ in range(100):
+        bench.add("q", "body")
+        bench.add("later", "body", "DELAY", 10_000)
+        bench.advance(1)
+    bench.settle()
+    taken = [bench.get() for _ in range(3)]
+    bench.settle()
+    assert bench.pages.jobs > 120
+    reads = bench.pages.reads
+    reply = bench("JSCAN", "BUSYLOOP", "REPLY", "counts")
+    assert sorted(reply[1]) == [[b"later", 100, 0, 0], [b"q", 0, 3, 0]]  # type: ignore[index]
+    found: dict[bytes, int] = {}
+    cursor = b"0"
+    while True:
+        cursor, rows = bench("JSCAN", cursor, "COUNT", 7, "REPLY", "counts")  # type: ignore[misc]
+        for name, delayed, _, _ in rows:
+            found[name] = found.get(name, 0) + delayed
+        if cursor == b"0":
+            break
+    assert found == {b"later": 100, b"q": 0}
+    reply = bench("JSCAN", "BUSYLOOP", "TAKEN")
+    assert sorted(reply[1]) == sorted(taken)  # type: ignore[index,type-var]
+    assert bench.pages.reads == reads

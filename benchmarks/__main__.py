@@ -14,6 +14,7 @@ RUNS: Final = {
     "tls": "cost of TLS per command, compared with redis-server's TLS",
     "scrapes": "cost of a scrape with many queues, and how long clients wait for it",
     "turns": "longest turn of commands about many jobs or queues",
+    "sizing": "memory, disk and start of jobs of several sizes, with and without paging",
     "trailers": "memory of jobs with features that C Disque lacks",
     "cores": "gain from two nodes on one machine",
     "cluster": "cost of a replicated job for the whole cluster",

@@ -210,10 +210,11 @@ def disque_server(
     cpus: Collection[int] = SERVER_CPUS,
     directory: Path | None = None,
     level: str = "warning",
+    memory: str = "16gb",
 ) -> AbstractContextManager[Server]:
     """Runs a Disque node: ``command`` with options. Its files are in ``directory``, or in a
-    temporary one; ``level`` is its log level."""
-    options = ("--maxmemory", "16gb", "--loglevel", level, "--maxclients", str(MAX_CLIENTS))
+    temporary one; ``level`` is its log level, ``memory`` its ``maxmemory``."""
+    options = ("--maxmemory", memory, "--loglevel", level, "--maxclients", str(MAX_CLIENTS))
     whole = (*command, "--bind", HOST, *options)
     return _resp(name, "disque", whole, cpus=cpus, directory=directory)
 

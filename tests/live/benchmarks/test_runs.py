@@ -48,6 +48,7 @@ def test_the_cores_are_measured_in_all_ways() -> None:
         ("client --ways asyncio", ["qlen, asyncio", "add, asyncio", "a turn of the loop"]),
         ("eventlog", ["ADDJOB", "GETJOB", "ACKJOB"]),
         ("tls", ["PING |", "PING, pipelined by 16 |", "ECHO of 100 KB |", "a connection"]),
+        ("sizing", ["100 B, in memory", "100 B, paging", "100,000 B, paging"]),
         ("trailers", ["plain |", "`HEADERS 2", "`UNIQUE key", "delivered once, in a queue"]),
         (
             "bananaq --consumers 2 --pipelines 16",

@@ -96,6 +96,21 @@ def test_nodes_are_started_with_the_shipped_settings(type_in: Type) -> None:
     assert sorted(limits) == ["1073741824"] * 3 + ["2147483648"]
 
 
+def test_what_fits_is_asked_for(type_in: Type) -> None:
+    page = "docs/sizing.md"
+    [start] = block(page, "disque-server --appendonly").lines()
+    asked = block(page, "redis-cli -p 7711 INFO jobs").lines()
+    start = start.replace("disque-server", "disque-server --port 7711 --bind 127.0.0.1")
+    printed = type_in(
+        "sizing.md",
+        IN_PLACE + f"  {start} > log &\n" + until("redis-cli -p 7711 PING 2>&1 | grep -q PONG"),
+        "  redis-cli -p 7711 ADDJOB mail hello 0\n",
+        "".join([f"  {line}\n" for line in asked]) + "  kill $!\n",
+    )
+    for part in ("paging_jobs:0", "paging_bytes_disk:0", "used_memory:", "jobs-paged", "\tpages"):
+        assert part in printed
+
+
 def test_the_log_of_events_is_read(type_in: Type) -> None:
     start, switch, read = block("docs/eventlog.md", "$ disque-server").lines()
     assert start.startswith("disque-server ")

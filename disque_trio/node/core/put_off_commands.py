@@ -5,6 +5,7 @@ jobs are there; then it runs as if it had just arrived, so commands need not kno
 Later commands of its client wait for it. Acknowledgements need no job: they are not put off.
 """
 
+from collections import deque
 from functools import partial
 
 from disque_trio.glob import Glob
@@ -17,6 +18,7 @@ from disque_trio.respserver.client import Client, Pending
 from disque_trio.respserver.command import AnyCommand
 from disque_trio.respserver.machine import Machine, serve
 
+KEPT = 1_000  # ms that its jobs stay after it began to run; EXEC may take several turns
 MOST_ROUNDS = 100  # in which a command waits; then it runs with what is there
 _BY_ID = frozenset(
     ("cancel", "updatejob", "waitjob", "nack", "working", "enqueue", "promote", "dequeue", "queue",
@@ -34,15 +36,17 @@ class PutOffCommand(Pending):
 
     Attributes:
         args: of the command.
+        ids: of the jobs that it names.
         left: how many reads it waits for.
         rounds: how often it was put off.
     """
 
-    __slots__ = ("args", "left", "rounds")
+    __slots__ = ("args", "ids", "left", "rounds")
 
-    def __init__(self, client: Client, args: list[bytes], rounds: int) -> None:
+    def __init__(self, client: Client, args: list[bytes], rounds: int, ids: list[bytes]) -> None:
         super().__init__(client, None)
         self.args = args
+        self.ids = ids
         self.left = 0
         self.rounds = rounds
 
@@ -57,6 +61,10 @@ class PutOffCommands:
         self._paging = core.paging
         self._pages = core.paging.pages
         self._again: PutOffCommand | None = None  # that is being run
+        # The ids that commands name, and how many do: meanwhile these jobs do not leave again.
+        self._named: dict[bytes, int] = {}
+        self._begun: deque[tuple[int, PutOffCommand]] = deque()  # when each began to run, in ms
+        core.paging.keep(self._named)
 
     def puts_off(self, client: Client, command: AnyCommand, args: list[bytes]) -> bool:
         """Put ``args``, a ``command`` of ``client``, off if it needs jobs that lie on disk; return
@@ -84,12 +92,17 @@ class PutOffCommands:
                     needs += self._needs(other.name, request)
         else:
             return False
-        held = PutOffCommand(client, args, rounds)
+        requests = [args] if client.group is None else client.group.requests
+        ids = [arg for request in requests for arg in request[1:] if is_job_id(arg)]
+        for id in ids:
+            self._named[id] = self._named.get(id, 0) + 1
+        held = PutOffCommand(client, args, rounds, ids)
         for segment, place in needs:
             if segment.number in self._pages.segments:
                 then = partial(self._is_here, held)
                 held.left += int(self._paging.want(segment, place, then))
         if not held.left:
+            self._release(held)
             return False
         self._pages.waits += 1
         client.line_up(held)
@@ -173,12 +186,22 @@ class PutOffCommands:
         if not held.left:
             self.ready.append(held)
 
+    def _release(self, held: PutOffCommand) -> None:
+        """Note that ``held`` needs its jobs no longer."""
+        for id in held.ids:
+            self._named[id] -= 1
+            if not self._named[id]:
+                del self._named[id]
+
     def go_on(self, now: int) -> None:
         """Run the commands that need not wait any longer."""
+        while self._begun and self._begun[0][0] + KEPT <= now:
+            self._release(self._begun.popleft()[1])
         ready, self.ready = self.ready, []
         machine = self._machine
         for held in ready:
             client = held.client
+            self._begun.append((now, held))
             if client.gone and held not in client.reply_queue:
                 continue
             client.reply_queue.remove(held)

@@ -266,6 +266,8 @@ class Machine:
         """End the process, which is to be stopped."""
         world = self.world
         handover = self.halted
+        if self.pages is not None:
+            self.pages.find_damage(self.now())
         if world.timely is not None:
             self._before = remember(self)
         if handover or self.disk.policy != OFF:

@@ -14,6 +14,7 @@ from disque_trio.node.core.jobs.job import FLAGS_PRIORITY, QUEUED, Job
 from disque_trio.node.core.jobs.registry import shard_number
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.pages.pages import DROP, READ, WRITE, Order, is_print_of
+from disque_trio.node.core.pages.segment import DamagedError
 from disque_trio.node.core.queues.disk_views import job_of
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.protocol.serialjob import decode_job
@@ -92,6 +93,20 @@ class PageFiles:
             if order.kind == WRITE:
                 files[order.number] = order.data[: self._rng.randrange(len(order.data))]
         return files
+
+    def find_damage(self, now: int) -> None:
+        """Let the node find out which files it cannot read. How often the jobs in these were
+        delivered is lost, since the append-only file does not say it."""
+        paging = self._node.paging
+        for segment in list(paging.pages.segments.values()):
+            if segment.data is None:
+                try:
+                    data = self._read_file(segment.number)
+                    for place in segment.places():
+                        segment.read(data, 0, place)
+                except (DamagedError, OSError) as problem:
+                    paging.rebuild(segment, str(problem))
+        self.carry_out(len(self._waiting), now)
 
     @property
     def waiting(self) -> int:

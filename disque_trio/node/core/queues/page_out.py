@@ -173,6 +173,8 @@ class PageOut:
             return
         self._tight = 0
         self._passed.clear()
+        if not self.pages.writing:
+            self.pages.problem = ""  # there is nothing to write
         self._rest_until = self._machine.now + AGAIN_AFTER
         self._rest_below = memory.used + memory.limit // _FRACTION
         self._last = None

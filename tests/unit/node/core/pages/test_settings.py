@@ -148,3 +148,19 @@ def test_jobs_in_many_queues_expire_though_they_lie_on_disk() -> None:
         node.advance(3)
         node.settle()
     assert node.node.store.jobs.count == node.pages.jobs == 0
+
+
+def test_a_problem_is_over_once_there_is_nothing_to_write() -> None:
+    node = PagedBench(above=1)
+    node.full = True
+    for _ in range(50):
+        node.add("q")
+    node.settle()
+    assert node.pages.problem
+    for _ in range(48):
+        id = node.get()
+        assert id is not None
+        assert node("ACKJOB", id) == 1
+    assert node.pages.problem
+    node.advance(3)
+    assert node.pages.problem == ""

@@ -381,7 +381,8 @@ class Machine:
         incarnation = self.incarnation
 
         def gone(now: int) -> None:
-            if self.incarnation == incarnation:
+            # A process that died before had it.
+            if self.incarnation == incarnation and session in self.sessions:
                 consumer = self.node.consumers.by_client.get(session.client)
                 self._unheard(session, False)
                 if consumer is not None and consumer.requeues and timely is not None:
@@ -392,8 +393,7 @@ class Machine:
                     if timely is not None:
                         timely.unheard(once, False)
                 self.node.forget_client(session.client)
-                if session in self.sessions:
-                    self.sessions.remove(session)
+                self.sessions.remove(session)
 
         self.post(gone)
 

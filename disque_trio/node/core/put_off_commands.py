@@ -201,8 +201,8 @@ class PutOffCommands:
         machine = self._machine
         for held in ready:
             client = held.client
-            self._begun.append((now, held))
             if client.gone and held not in client.reply_queue:
+                self._release(held)
                 continue
             client.reply_queue.remove(held)
             client.in_flight -= 1
@@ -210,11 +210,16 @@ class PutOffCommands:
             if client.gone:
                 command = machine.find_command(held.args[0])
                 if command is None or command.name in _TAKES or command.name == "waitjob":
+                    self._release(held)
                     continue
             machine.total_commands -= 1
             self._again = held
             serve(machine, client, held.args, now)
             self._again = None
+            if client.in_slices or client.in_flight:
+                self._begun.append((now, held))
+            else:
+                self._release(held)
             machine.woken.append(client)
 
 

@@ -4,7 +4,7 @@ Their records are still where they were, in the file of their segment. So nothin
 job is as it was, its place in the segment counts again.
 """
 
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 from disque_trio.node.core.jobs.job import FLAGS_IN_FILES, JOB_OVERHEAD, QUEUED, Job
@@ -41,12 +41,16 @@ class Visit:
 class GiveBack:
     """Gives jobs of ``store`` back to the disk.
 
+    Args:
+        busy: ids of jobs that have to stay, as in ``PageOut``.
+
     Attributes:
         visits: the jobs that came into memory alone, by id, the first one first.
     """
 
-    def __init__(self, store: JobStore) -> None:
+    def __init__(self, store: JobStore, busy: list[dict[bytes, Any]]) -> None:
         self.visits: dict[bytes, Visit] = {}
+        self._busy = busy
         self._store = store
         self._pages = store.queues.pages
 
@@ -68,6 +72,10 @@ class GiveBack:
             over.append(id)
         for id in over:
             visit = self.visits.pop(id)
+            if any(id in ids for ids in self._busy):
+                visit.since = before + AFTER
+                self.visits[id] = visit
+                continue
             job = self._store.jobs.get(id)
             segment = self._pages.segments.get(visit.number)
             if job is not None and segment is not None and self._is_as_it_was(job, visit, segment):

@@ -66,10 +66,10 @@ class Paging:
         self.dumping = False
         self.damaged: Callable[[int, str], None] = _nothing_said
         self.views = DiskViews(store, self.rebuild)
-        self.give_back = GiveBack(store)
         self._awaited: dict[tuple[int, int], list[Callable[[], None]]] = {}
         self._keys = KeysOnDisk(store)
         self._out = PageOut(store, self._keys)
+        self.give_back = GiveBack(store, self._out.busy)
         self.aside = InNoQueue(store, self._out)
         self._out.more = self.aside.page_out_one
         self._dead: dict[bytes, Callable[[Job], None]] = {}

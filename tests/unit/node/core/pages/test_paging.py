@@ -101,6 +101,21 @@ def test_jobs_that_were_only_looked_at_go_back_to_their_places() -> None:
     assert (bench.pages.jobs, bench.pages.taken) == (0, 0)
 
 
+def test_jobs_that_others_refer_to_are_not_given_back_before_that_is_over() -> None:
+    bench, ids = filled()
+    before = bench.pages.jobs
+    referred: dict[bytes, None] = {ids[40]: None}
+    bench.node.paging.keep(referred)
+    assert bench("SHOW", ids[40])
+    bench.advance(2)
+    bench.settle()
+    assert bench.pages.jobs == before - 1
+    referred.clear()
+    bench.advance(2)
+    bench.settle()
+    assert bench.pages.jobs == before
+
+
 def test_a_job_is_found_again_after_what_led_to_its_place_was_swept_out() -> None:
     bench, ids = filled()
     bench("SHOW", ids[40])

@@ -1,8 +1,9 @@
-"""Where the records of living jobs are in an append-only file, in some 25 bytes a job.
+"""Where the records of living jobs are in an append-only file, in some 35 bytes a job.
 
-Ids are not kept, only 96 bits of each: its checksum and its hash, which differs from process to
-process. They are in many buckets by the checksum. A bucket is a string of entries, which the
-interpreter searches faster than a loop could; a dict would take 200 bytes for each.
+Ids are not kept, only their hashes of 64 bits, which differ from process to process; these are in
+many buckets by the checksums of the ids. For ten million jobs that is as good as 80 bits. A bucket
+is a string of entries, which the interpreter searches faster than a loop could; a dict would take
+200 bytes for each job.
 """
 
 from array import array
@@ -10,8 +11,8 @@ from collections.abc import Iterator
 from struct import Struct
 from zlib import crc32
 
-_ENTRY = Struct("<IqQ")  # the checksum, the hash, the place
-_PRINT = Struct("<Iq")
+_ENTRY = Struct("<qQ")  # the hash, the place
+_HASH = Struct("<q")
 _PLACE = Struct("<Q")
 _LENGTH_BITS = 20  # of a place; the others are the offset
 _LONG = (1 << _LENGTH_BITS) - 1  # or longer
@@ -38,24 +39,22 @@ class Places:
     def add(self, id: bytes, start: int, length: int) -> None:
         """Add the job ``id``, whose record of ``length`` bytes begins at ``start``, unless it is
         here already."""
-        checksum = crc32(id)
-        bucket = self._buckets[checksum >> self._shift]
-        if _find(bucket, checksum, hash(id)) >= 0:
+        bucket = self._buckets[crc32(id) >> self._shift]
+        if _find(bucket, id) >= 0:
             return
         if length >= _LONG:
             self._long[start] = length
             length = _LONG
-        bucket += _ENTRY.pack(checksum, hash(id), start << _LENGTH_BITS | length)
+        bucket += _ENTRY.pack(hash(id), start << _LENGTH_BITS | length)
         self.count += 1
 
     def drop(self, id: bytes) -> None:
         """Remove the job ``id``, if it is here."""
-        checksum = crc32(id)
-        bucket = self._buckets[checksum >> self._shift]
-        at = _find(bucket, checksum, hash(id))
+        bucket = self._buckets[crc32(id) >> self._shift]
+        at = _find(bucket, id)
         if at >= 0:
             if self._long:
-                place: int = _PLACE.unpack_from(bucket, at + _PRINT.size)[0]
+                place: int = _PLACE.unpack_from(bucket, at + _HASH.size)[0]
                 self._long.pop(place >> _LENGTH_BITS, None)
             del bucket[at : at + _ENTRY.size]
             self.count -= 1
@@ -64,7 +63,7 @@ class Places:
         """Remove all jobs; yields the offset and length of the record of each, in order."""
         parts = [array("Q") for _ in range(_PARTS)]
         while self._buckets:
-            for _, _, place in _ENTRY.iter_unpack(self._buckets.pop()):
+            for _, place in _ENTRY.iter_unpack(self._buckets.pop()):
                 parts[(place >> _LENGTH_BITS) // self._width].append(place)
         for part in parts:
             for place in sorted(part):
@@ -72,9 +71,9 @@ class Places:
                 yield start, self._long[start] if length == _LONG else length
 
 
-def _find(bucket: bytearray, checksum: int, hashed: int) -> int:
-    """Where the entry of an id with this checksum and hash is in ``bucket``; -1: nowhere."""
-    wanted = _PRINT.pack(checksum, hashed)
+def _find(bucket: bytearray, id: bytes) -> int:
+    """Where the entry of the job ``id`` is in ``bucket``; -1: nowhere."""
+    wanted = _HASH.pack(hash(id))
     at = bucket.find(wanted)
     while at % _ENTRY.size and at >= 0:
         at = bucket.find(wanted, at + 1)

@@ -36,7 +36,9 @@ class Plan:
     jobs: int = option(300_000, "jobs in a round", quick=20_000)
     rounds: int = option(5, "how often everything is measured", quick=1)
     pipeline: int = option(16, "pipeline depth")
-    memory: int = option(48 << 20, "maxmemory of the node whose jobs go to disk", quick=4 << 20)
+    memory: int = option(
+        48 << 20, "maxmemory of the node whose jobs go to disk", quick=4 << 20, parse=size(1 << 20)
+    )
     size: int = option(100, "bytes of a job's body", parse=size(SERIAL_DIGITS))
     server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
 

@@ -102,7 +102,7 @@ def compact(
         raise AofError(start, f"no record ends at {upto}", False)
     jobs = places.count
     others = sorted(chain(pauses.values(), keys.values()))
-    living = merge(places.take_all(), others)
+    living = merge(places.in_order(), others)
     return Counts(records, jobs, _copy(file, living, out, go_on))
 
 

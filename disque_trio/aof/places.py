@@ -11,14 +11,15 @@ from collections.abc import Iterator
 from struct import Struct
 from zlib import crc32
 
-_ENTRY = Struct("<qQ")  # the hash, the place
-_HASH = Struct("<q")
-_PLACE = Struct("<Q")
+_ENTRY = Struct("=qQ")  # the hash, the place
+_HASH = Struct("=q")
+_PLACE = Struct("=Q")
 _LENGTH_BITS = 20  # of a place; the others are the offset
 _LONG = (1 << _LENGTH_BITS) - 1  # or longer
 _MOST_BITS = 18  # of the checksum choose the bucket
 _BYTES_A_BUCKET = 1 << 13  # of the file
 _PARTS = 256  # of the file, whose places are sorted one after the other
+_PARTS_A_PASS = 128  # over all buckets, which have to stay meanwhile
 
 
 class Places:
@@ -59,16 +60,19 @@ class Places:
             del bucket[at : at + _ENTRY.size]
             self.count -= 1
 
-    def take_all(self) -> Iterator[tuple[int, int]]:
-        """Remove all jobs; yields the offset and length of the record of each, in order."""
-        parts = [array("Q") for _ in range(_PARTS)]
-        while self._buckets:
-            for _, place in _ENTRY.iter_unpack(self._buckets.pop()):
-                parts[(place >> _LENGTH_BITS) // self._width].append(place)
-        for part in parts:
-            for place in sorted(part):
-                start, length = place >> _LENGTH_BITS, place & _LONG
-                yield start, self._long[start] if length == _LONG else length
+    def in_order(self) -> Iterator[tuple[int, int]]:
+        """The offset and length of the record of each job, in order."""
+        for first in range(0, _PARTS, _PARTS_A_PASS):
+            parts = [array("Q") for _ in range(_PARTS_A_PASS)]
+            for bucket in self._buckets:
+                for place in array("Q", bucket)[1::2]:
+                    part = (place >> _LENGTH_BITS) // self._width - first
+                    if 0 <= part < _PARTS_A_PASS:
+                        parts[part].append(place)
+            for places in parts:
+                for place in sorted(places):
+                    start, length = place >> _LENGTH_BITS, place & _LONG
+                    yield start, self._long[start] if length == _LONG else length
 
 
 def _find(bucket: bytearray, id: bytes) -> int:

@@ -226,7 +226,7 @@ def test_places_are_those_of_a_dict(changes: list[tuple[int, bool, int]], scale:
             places.drop(id)
             expected.pop(id, None)
     assert places.count == len(expected)
-    assert list(places.take_all()) == sorted(expected.values())
+    assert list(places.in_order()) == sorted(expected.values())
 
 
 def test_a_place_takes_little_memory() -> None:
@@ -235,7 +235,7 @@ def test_a_place_takes_little_memory() -> None:
     places = Places(250 * count)
     for number in range(count):
         places.add(job_id(number), 250 * number, 250)
-    assert sum(1 for _ in places.take_all()) == count
+    assert sum(1 for _ in places.in_order()) == count
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 40 * count

@@ -90,6 +90,9 @@ class Walk:
         for queue, number in later.items():
             name = b"" if counts.of(queue) is counts.rest else queue
             self.queues.setdefault(name, JobStateCounts()).delayed += number
+        for queue, number in node.paging.dead().items():
+            name = b"" if counts.of(queue) is counts.rest else queue
+            self.queues.setdefault(name, JobStateCounts()).dead += number
         delayed = sum(later.values())
         self.states[LATER] += delayed
         self.states[COPY] += aside.lines.live - delayed

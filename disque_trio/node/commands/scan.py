@@ -17,6 +17,7 @@ from disque_trio.node.core.changes.state_counts import JobStateCounts
 from disque_trio.node.core.jobs.job import ACTIVE, FLAG_PAUSED, STATE_NAMES, Job
 from disque_trio.node.core.jobs.registry import Registry
 from disque_trio.node.core.node import Node
+from disque_trio.node.core.queues.disk_views import dead_letter_of
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.resp.ints import parse_int
 from disque_trio.resp.reply import bulk, encode
@@ -302,8 +303,8 @@ class _JobCounts(_JobReading):
         return following, found
 
     def _later(self, node: Node) -> Iterator[Job]:
-        """For each queue with jobs that lie on disk until their delay is over, one that stands for
-        all of these."""
+        """For each queue with jobs that lie on disk until their delay is over, or dead letters, one
+        that stands for all of these."""
         for queue, number in node.paging.aside.later().items():
             job = Job(b"", queue, b"", 1, 0, 0, 0, 0)
             job.state = ACTIVE
@@ -312,6 +313,11 @@ class _JobCounts(_JobReading):
             tally = self._tallies.get(queue)
             if tally is not None:
                 tally.delayed += number - 1
+        for queue, number in node.paging.dead().items():
+            yield dead_letter_of(queue)
+            tally = self._tallies.get(queue)
+            if tally is not None:
+                tally.dead += number - 1
 
     def takes(self, item: Job) -> bool:
         """Count ``item``; tell about its queue if it is the first job there that counts."""

@@ -22,10 +22,11 @@ KEPT = 1_000  # ms that its jobs stay after it began to run; EXEC may take sever
 MOST_ROUNDS = 100  # in which a command waits; then it runs with what is there
 _BY_ID = frozenset(
     ("cancel", "updatejob", "waitjob", "nack", "working", "enqueue", "promote", "dequeue", "queue",
-     "show", "ackjob", "fastack", "deljob")
+     "show", "ackjob", "fastack", "deljob", "redrive")
 )  # fmt: skip
 # Need no job, unless they have a result, or an event says more about it than its id.
 _ENDS = frozenset(("ackjob", "fastack", "deljob"))
+_AT_ONCE = frozenset(("waitjob", "redrive"))  # however many jobs they are about
 _TAKES = frozenset(("getjob", "getjobs"))
 
 Need = tuple[Segment, int]  # a place in a segment, or -1
@@ -118,7 +119,7 @@ class PutOffCommands:
             # What is about many ids is done in slices, and waits before each.
             most = self._machine.batches.size
             ids = [arg for arg in args[1:] if is_job_id(arg)]
-            if len(ids) > most and name != "waitjob":
+            if len(ids) > most and name not in _AT_ONCE:
                 return []
             needs = self.jobs(ids)
             return [need for need in needs if not need[0].plain] if ends else needs

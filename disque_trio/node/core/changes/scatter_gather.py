@@ -55,8 +55,10 @@ _TEXTS: Final = 2
 _MOST: Final = 3
 _DONE: Final = 4
 _LENGTH: Final = 5  # of the queue after that
+_MORE: Final = 7  # 1: there are more, on disk
 _UNTIL: Final = 6  # the node that is asked does the next slice until then, in ms of its clock
 
+REST: Final = 10  # ms, until a node is asked again that reads its disk
 BEHIND: Final = 10  # ms until a node checks again whether others have read what it sent
 
 # Handles up to that many jobs; the texts say which, and how. Returns how many it handled.
@@ -90,7 +92,7 @@ class ScatterGather(Pending):
         self.share = -1
         self.nodes = nodes
         self.until = -1
-        self.walk: Iterator[Job] | None = None
+        self.walk: Iterator[Job | None] | None = None
 
     def most(self) -> int:
         """Return how many jobs the next slice may handle."""
@@ -124,6 +126,7 @@ class ScatterGathers:
     def __init__(self, core: Core, ack_gc: AckGc, letters: DeadLetters, updates: Updates) -> None:
         self.waiting: deque[ScatterGather] = deque()
         self.state_counter = JobStateCounter(core)
+        self._resting: list[ScatterGather] = []  # until jobs on other nodes are in memory there
         self._cut_short = False  # the last slice, as jobs lie on disk
         self._paging = core.paging
         self._asked: dict[int, ScatterGather] = {}  # by the number of the question
@@ -152,6 +155,11 @@ class ScatterGathers:
     def do_slice(self) -> None:
         """Do a slice of the first waiting scatter, if any, and count some jobs, if need be."""
         self.state_counter.do_slice()
+        resting, self._resting = self._resting, []
+        for scatter in resting:
+            if not self._ask(scatter, scatter.nodes[0]):
+                scatter.nodes.pop(0)
+                self._ask_next(scatter)
         if not self.waiting:
             return
         scatter = self.waiting.popleft()
@@ -178,7 +186,8 @@ class ScatterGathers:
         else:
             self._ask_next(scatter)
         if self.waiting:
-            later = 1 if cut_short and scatter.kind != REDRIVE else 0  # for the disk
+            waits = self._letters.waits if scatter.kind == REDRIVE else cut_short
+            later = 1 if waits else 0  # for the disk
             self._rpc.timer.wake_by(self._machine.now + later)
 
     def _redrive(self, scatter: ScatterGather, most: int) -> int:
@@ -186,7 +195,8 @@ class ScatterGathers:
         queue = self._store.queues.by_name.get(scatter.texts[0])
         # The groups of a queue are walked over at once.
         if scatter.walk is None and queue is not None and queue.groups is None:
-            scatter.walk = queue.walk(False)
+            on_disk = queue.on_disk() > 0
+            scatter.walk = self._paging.walk(queue) if on_disk else queue.walk(False)
         return self._letters.redrive(scatter.texts, most, scatter.walk)
 
     def _problem(self, kind: int) -> str:
@@ -233,6 +243,10 @@ class ScatterGathers:
             only_asked = scatter.until < 0 and not done
             scatter.until = number_of(fields, _UNTIL)
             goes_on = only_asked or scatter.note(done, number_of(fields, _LENGTH))
+            if number_of(fields, _MORE) == 1 and scatter.share > 0 and scatter.left > 0:
+                self._resting.append(scatter)  # the disk takes a moment there
+                self._rpc.timer.wake_by(self._machine.now + REST)
+                return
         if not (goes_on and self._ask(scatter, scatter.nodes[0])):
             scatter.nodes.pop(0)
             self._ask_next(scatter)
@@ -251,8 +265,14 @@ class ScatterGathers:
         in_time = 0 <= number_of(fields, _UNTIL) - now <= FRESH
         if self._problem(kind) or not in_time:
             most = 0
+        done = self._works[kind](texts, most)
+        if kind == REDRIVE and most:
+            self._look_for_more(texts, done, most)
+        more = self._cut_short and most > 0
+        self._cut_short = False
         return [
-            (_DONE, pack_number(self._works[kind](texts, most))),
+            *([(_MORE, pack_number(1))] if more else []),
+            (_DONE, pack_number(done)),
             (_LENGTH, pack_number(self._length(texts))),
             (_UNTIL, pack_number(now + FRESH)),
         ]
@@ -260,10 +280,11 @@ class ScatterGathers:
     def flush(self) -> None:
         """Reply with what was done so far: all jobs have been forgotten."""
         self.state_counter.flush()
-        for scatter in [*self.waiting, *self._asked.values()]:
+        for scatter in [*self.waiting, *self._asked.values(), *self._resting]:
             scatter.reply = integer(scatter.done)
             self._machine.answered.append(scatter)
         self.waiting.clear()
+        self._resting.clear()
         self._asked.clear()
 
     def _purge(self, texts: list[bytes], most: int) -> int:
@@ -356,6 +377,18 @@ class ScatterGathers:
                 queue.groups.pass_turn(job)  # the next slice goes on with the next group
             self._updates.move(job, texts[1])
         return len(jobs)
+
+    def _look_for_more(self, texts: list[bytes], found: int, wanted: int) -> None:
+        """Do ``_call_for_more`` after a slice of REDRIVE for another node. It gives up at jobs that
+        stay: nobody knows here which it has looked at."""
+        if len(texts) > 2:
+            waiting = [id for id in texts[2:] if self._store.jobs.get(id) is None]
+            coming = [self._paging.bring(id) for id in waiting]
+            self._cut_short = True in coming
+            return
+        queue = self._store.queues.by_name.get(texts[0])
+        if queue is not None and (found or not any(True for _ in queue.ready_jobs())):
+            self._call_for_more(queue, found, wanted)
 
     def _call_for_more(self, queue: Queue, found: int, wanted: int) -> None:
         """If fewer jobs of ``queue`` than ``wanted`` were found because the next ones lie on disk,

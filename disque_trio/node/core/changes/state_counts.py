@@ -12,7 +12,6 @@ from disque_trio.node.core.changes.contents import is_delivered
 from disque_trio.node.core.jobs.job import ACTIVE, FLAG_PAUSED, QUEUED, WAIT_REPL, Job, first_due
 from disque_trio.node.core.jobs.registry import SHARDS
 from disque_trio.node.core.queues.core import Core
-from disque_trio.protocol.trailer import BY_REDRIVE
 from disque_trio.respserver.client import Client, Pending
 
 SLICE: Final = 2_000  # jobs to look at per turn, roughly; takes well below a millisecond
@@ -71,7 +70,7 @@ class JobStateCounter:
     def __init__(self, core: Core) -> None:
         self._machine = core.machine
         self._store = core.store
-        self._aside = core.paging.aside
+        self._paging = core.paging
         self._rpc = core.rpc
         self._counting: dict[bytes, JobStateCounts] = {}  # by queue
         self._next: dict[bytes, JobStateCounts] = {}  # for the next walk
@@ -119,16 +118,17 @@ class JobStateCounter:
             return state
         elif job.id in self._store.progress.waiting:
             tally.waiting += 1
-        trailer = self._store.trailers.of(job)
-        if trailer is not None and trailer.letter is not None and trailer.letter.why != BY_REDRIVE:
+        if self._store.trailers.is_dead_letter(job):
             tally.dead += 1
         return state
 
     def _answer(self) -> None:
         """Reply to all who waited for this walk, which is over."""
         counted, self._counting = self._counting, {}
+        dead = self._paging.dead()
         for name, tally in counted.items():
-            tally.delayed += self._aside.number_later(name)
+            tally.delayed += self._paging.aside.number_later(name)
+            tally.dead += dead.get(name, 0)
             for reply, answer in tally.replies:
                 reply.reply = answer(tally)
                 self._machine.answered.append(reply)

@@ -9,7 +9,7 @@ from typing import Final
 from disque_trio.cluster.peers import Peers
 from disque_trio.native import mypyc_attr
 from disque_trio.node.core.jobs.job import ACKED, FLAG_TRAILER, Job
-from disque_trio.protocol.trailer import Ending, Trailer
+from disque_trio.protocol.trailer import BY_REDRIVE, Ending, Trailer
 from disque_trio.respserver.memory import MEMORY, Memory
 
 # What a trailer costs in addition to its bytes: the record, its lists, its place here.
@@ -58,6 +58,12 @@ class Trailers:
         """The group of ``job``; empty: it has none."""
         trailer = self.of(job)
         return b"" if trailer is None else trailer.group
+
+    def is_dead_letter(self, job: Job) -> bool:
+        """Whether ``job`` is a dead letter that was not sent back."""
+        trailer = self.of(job)
+        letter = None if trailer is None else trailer.letter
+        return letter is not None and letter.why != BY_REDRIVE
 
     def want(self, job: Job) -> Trailer:
         """The trailer of ``job``, which is created if it has none. Call ``recount`` after a

@@ -8,6 +8,7 @@ never none.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from hashlib import sha256
 from itertools import islice
 from typing import Final
@@ -60,7 +61,8 @@ class DeadLetters:
 
     Attributes:
         total_dead, total_redriven: the counters in INFO stats.
-        cut_short: the last ``redrive`` did not look at all jobs.
+        cut_short: the last ``redrive`` did not look at all jobs. waits: it has to wait for the
+            disk.
     """
 
     def __init__(self, core: Core, successors: Successors, ack_gc: AckGc) -> None:
@@ -70,9 +72,11 @@ class DeadLetters:
         self._successors = successors
         self._ack_gc = ack_gc
         self._peers = core.peers
+        self._paging = core.paging
         self.total_dead = 0
         self.total_redriven = 0
         self.cut_short = False
+        self.waits = False
         self._untold: dict[bytes, None] = {}  # letters that not all holders could be told about
 
     # ---- to the dead letters ----------------------------------------------------------------
@@ -143,6 +147,10 @@ class DeadLetters:
         node has it, too. If a node was given the job, not all holders know of it; the letter may
         have come and gone elsewhere before the job expires here."""
         new = self._store.jobs.get(id)
+        if new is None:
+            if self._paging.bring(id, partial(self._find_others, id)):
+                return
+            new = self._store.jobs.get(id)
         if new is None or new.state == ACKED:
             return
         if new.delivered is None or len(new.delivered) <= new.repl:
@@ -185,14 +193,17 @@ class DeadLetters:
 
     # ---- and back from them -----------------------------------------------------------------
 
-    def redrive(self, texts: list[bytes], most: int, walk: Iterator[Job] | None = None) -> int:
-        """Send up to ``most`` jobs of a queue back, in the order of the queue. Sets ``cut_short``.
+    def redrive(
+        self, texts: list[bytes], most: int, walk: Iterator[Job | None] | None = None
+    ) -> int:
+        """Send up to ``most`` jobs of a queue back, in the order of the queue. Sets ``cut_short``,
+        and ``waits`` if that is because the next job lies on disk.
 
         Args:
             texts: the name of the queue; the queue to send them to (empty: back where each came
                 from); and the ids of the jobs to send (none: any).
             walk: the jobs of the queue that have not been looked at; only some are, at once. None:
-                look at all.
+                look at all that are in memory ahead of those on disk.
 
         Returns:
             how many were sent. A job without an origin, or whose target takes no jobs, stays.
@@ -203,11 +214,11 @@ class DeadLetters:
         if len(texts) < 2:
             raise FieldsError("a REDRIVE without queues")
         name, to, *ids = texts
-        self.cut_short = False
+        self.cut_short = self.waits = False
         queue = self._store.queues.by_name.get(name)
         if queue is None:
             return 0
-        jobs: Iterable[Job] = queue.first_to_last()
+        jobs: Iterable[Job | None] = queue.ready_jobs()
         if ids:
             found = [self._store.jobs.get(id) for id in ids]
             jobs = [job for job in found if job is not None and job.state == QUEUED]
@@ -218,13 +229,16 @@ class DeadLetters:
         if not most:
             jobs = []
         for job in jobs:
+            if job is None:
+                self.waits = True
+                break
             looks += 1
             target = self._way_back(job, to)
             if target and job.queue == name and job.state == QUEUED:
                 going.append((job, target))
                 if len(going) == most:
                     break
-        self.cut_short = looks == LOOKS and walk is not None and not ids
+        self.cut_short = (looks == LOOKS or self.waits) and walk is not None and not ids
         sent = 0
         for job, target in going:
             if job.state == QUEUED:  # an id may be given twice

@@ -6,6 +6,8 @@ is only one when they meet again.
 """
 
 from base64 import b64encode
+from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
@@ -145,9 +147,20 @@ class Successors:
                 return True
         return False
 
+    def _bring(self, job: Job, then: Callable[[], object]) -> bool:
+        """Bring the successor of the ended ``job`` back into memory if it is on disk. Return
+        whether that has yet to happen: then ``then`` will be called."""
+        ending = self._trailers.ending(job)
+        if ending is None or ending.letter is None:
+            return False
+        id = successor_id(job.id, ending.kind)
+        return self._store.jobs.get(id) is None and self._paging.bring(id, then)
+
     def look_after(self, job: Job) -> None:
         """See to it that what follows the ended ``job`` has its copies: not all holders have
         confirmed the end. The node that made it has done so already, unless it was restarted."""
+        if self._bring(job, partial(self.look_after, job)):
+            return
         new = self._of(job)
         if new is not None:
             self._copies.look_after(new)
@@ -155,6 +168,8 @@ class Successors:
     def not_made_by(self, node: bytes, job: Job) -> None:
         """Note that ``node`` does not hold ``job``, which has ended, and so has made no copy of
         what follows it."""
+        if self._bring(job, partial(self.not_made_by, node, job)):
+            return
         new = self._of(job)
         if new is not None and node in (new.delivered or ()):
             self._copies.lacks(new, node)
@@ -174,13 +189,19 @@ class Successors:
         follower = self._follower(id)
         if not follower:
             return False
+        if self._store.jobs.get(follower) is None and self._paging.bring(
+            follower, partial(self.tell_followed, sender, id)
+        ):
+            return True
         kind = next((kind for kind in _SALTS if successor_id(id, kind) == follower), 0)
         self._tell_followed(sender, id, self._store.jobs.get(follower), kind)
         return True
 
     def _has_been(self, id: bytes) -> bool:
         """Whether this node has the job ``id``, or had it until a moment ago."""
-        return self._store.jobs.get(id) is not None or self._tombstones.ended.has(id)
+        if self._store.jobs.get(id) is not None or self._tombstones.ended.has(id):
+            return True
+        return self._paging.knows(id)
 
     def _follower(self, id: bytes) -> bytes:
         """The id of the first job which has followed the job ``id`` that this node has, or had
@@ -219,7 +240,12 @@ class Successors:
         """Tell the other holders of ``job``, which has ended as ``ending`` says, that its successor
         is in the queue of this node: one of them may have made it at the same moment. Then offer
         it. Call this after they have been told that the job ended."""
-        new = self._store.jobs.get(successor_id(job.id, ending.kind))
+        id = successor_id(job.id, ending.kind)
+        new = self._store.jobs.get(id)
+        if new is None:
+            if self._paging.bring(id, partial(self.announce, job, ending)):
+                return
+            new = self._store.jobs.get(id)
         if new is not None and new.delivered is not None:
             packet = self._packets.about_job(bus.QUEUED, new.id)
             for id in new.delivered:

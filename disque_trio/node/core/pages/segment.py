@@ -66,6 +66,7 @@ class Segment:
             which; None: they are in the queue here; ``LATER``: they were made here, with a delay.
         plain: its jobs were made here, are in the queue here and nowhere else, have no trailer, and
             were never delivered.
+        letters: they are dead letters; none of the jobs of other segments is.
         moved: going by the append-only file alone, a start would not put all of them where they
             are.
         heard: a bit for each job, whether that node said so since; None: of none. heard_at: when it
@@ -96,6 +97,7 @@ class Segment:
         "last_ctime",
         "last_id",
         "left",
+        "letters",
         "live",
         "moved",
         "number",
@@ -133,6 +135,7 @@ class Segment:
         self.told = 0
         self.origin: bytes | None = None
         self.plain = True
+        self.letters = False
         self.moved = False
         self.heard: bytearray | None = None
         self.heard_at = 0

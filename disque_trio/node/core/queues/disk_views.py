@@ -17,7 +17,7 @@ from disque_trio.node.core.pages.segment import LATER, PLACE_BITS, DamagedError,
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.store import TIME_ERROR, JobStore
 from disque_trio.protocol.serialjob import ID_LENGTH, SerialJob
-from disque_trio.protocol.trailer import split_body
+from disque_trio.protocol.trailer import BY_ATTEMPTS, Letter, Trailer, split_body
 
 KEPT: Final = 10_000  # ms that what was read is kept for whoever asked for it
 
@@ -77,6 +77,17 @@ def _revive_copy(job: Job, segment: Segment, place: int, store: JobStore) -> Non
         places = store.replicas.places
         left = segment.left is not None and segment.left[place >> 3] >> (place & 7) & 1
         job.place = places.in_hand(segment.origin) if left else places.queued(segment.origin)
+
+
+def dead_letter_of(queue: bytes) -> Job:
+    """A job that stands for the dead letters of ``queue`` that lie on disk."""
+    id = b"D" * ID_LENGTH
+    job = JobOnDisk(id, queue, b"", 1, 0, 0, 0, 0)
+    job.state = QUEUED
+    job.flags = FLAG_TRAILER
+    job.trailer = Trailer()
+    job.trailer.letter = Letter(id, b"", BY_ATTEMPTS, 0, b"")
+    return job
 
 
 def line_order(job: Job) -> tuple[int, bytes]:

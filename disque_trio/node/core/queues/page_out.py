@@ -294,12 +294,19 @@ class PageOut:
                     continue
                 flags |= FLAG_TRAILER
                 whole += trailer
+                is_letter = self._store.trailers.is_dead_letter(job)
+            else:
+                is_letter = False
+            if segment is not None and segment.letters != is_letter:
+                kept.append(job)
+                continue
             payload = self._replicas.serialize(job, flags, job.etime, whole)
             overhead = len(payload) - len(body) + HEAD_SIZE
             if segment is None:
                 segment = pages.begin(name, urgency, overhead)
                 segment.origin = origin
                 segment.plain = not copies
+                segment.letters = is_letter
                 segment.ctime, segment.id, segment.etime = job.ctime, job.id, int(job.etime)
             id = job.id
             checksum = crc32(id)
@@ -346,7 +353,7 @@ class PageOut:
         trailer = self._store.trailers.of(job)
         if job.delivered is not None and (trailer is None or trailer.updated):
             return b""  # not all of them may know the change
-        if trailer is None or trailer.letter or trailer.ending:
+        if trailer is None or trailer.ending:
             return b""
         return self._store.trailers.carried(job)
 

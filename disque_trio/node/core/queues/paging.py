@@ -1,15 +1,15 @@
 """Moves the middle of long queues to disk while memory is short, and back before it is needed.
 
 The head and the tail of a queue stay jobs in memory. The jobs in between go to disk in segments,
-in their order; dead letters, and what other parts of the node refer to, stay where they are in the
-line. They come back with their segment when few jobs are left before it, or alone if a command
-names them. A job on disk still counts in its queue; it has no timer, so a segment is read when the
-first of its jobs expires. Its trailer is on disk, too; if it has a key, that stays in memory. Other
-nodes that hold copies are told in time that all jobs of a segment are queued here. Copies that this
-node holds for others go as well (see ``in_no_queue``).
+in their order; those that other parts of the node refer to stay where they are in the line. They
+come back with their segment when few jobs are left before it, or alone if a command names them. A
+job on disk still counts in its queue; it has no timer, so a segment is read when the first of its
+jobs expires. Its trailer is on disk, too; if it has a key, that stays in memory. Other nodes that
+hold copies are told in time that all jobs of a segment are queued here. Copies that this node holds
+for others go as well, and jobs with a delay (see ``in_no_queue``).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
@@ -44,6 +44,7 @@ from disque_trio.respserver.memory import MEMORY, UNLIMITED
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
+WALKED: Final = 500  # jobs at a time
 _JOB_HEAD: Final = HEAD.size
 _unpack: Final = HEAD.unpack_from
 
@@ -62,11 +63,11 @@ class Paging:
 
     def __init__(self, store: JobStore) -> None:
         self.pages: Pages = store.queues.pages
-        self.ready: list[Callable[[], None]] = []
+        self.ready: list[Callable[[], object]] = []
         self.dumping = False
         self.damaged: Callable[[int, str], None] = _nothing_said
         self.views = DiskViews(store, self.rebuild)
-        self._awaited: dict[tuple[int, int], list[Callable[[], None]]] = {}
+        self._awaited: dict[tuple[int, int], list[Callable[[], object]]] = {}
         self._keys = KeysOnDisk(store)
         self._out = PageOut(store, self._keys)
         self.give_back = GiveBack(store, self._out.busy)
@@ -490,7 +491,7 @@ class Paging:
 
     # ---- single jobs ------------------------------------------------------------------------
 
-    def want(self, segment: Segment, place: int, then: Callable[[], None] | None = None) -> bool:
+    def want(self, segment: Segment, place: int, then: Callable[[], object] | None = None) -> bool:
         """Bring the job at ``place`` of ``segment`` back, or all of them if that is -1. Return
         whether that has yet to happen: then ``then`` will be called, if given."""
         if segment.data is not None:
@@ -512,7 +513,9 @@ class Paging:
             waiting.append(then)
         return True
 
-    def bring(self, id: bytes, then: Callable[[], None] | None = None, whole: bool = False) -> bool:
+    def bring(
+        self, id: bytes, then: Callable[[], object] | None = None, whole: bool = False
+    ) -> bool:
         """Bring the job ``id`` back if it is on disk; return whether that has yet to happen: then
         ``then`` will be called, if given. ``whole``: bring all that are in its segment, if they are
         copies."""
@@ -586,6 +589,33 @@ class Paging:
                     body = view.body or b""
                     found[-1] = self._replicas.serialize(view, flags, job.etime, body)
         return found
+
+    def dead(self) -> dict[bytes, int]:
+        """How many dead letters lie on disk, by queue."""
+        found: dict[bytes, int] = {}
+        for segment in self.pages.segments.values():
+            if segment.letters:
+                found[segment.queue] = found.get(segment.queue, 0) + segment.live
+        return found
+
+    def walk(self, queue: Queue) -> Iterator[Job | None]:
+        """The jobs of ``queue`` in turn, each in memory; None: the next one is not there yet."""
+        paged = queue.paged
+        urgencies = dict.fromkeys([*queue.urgencies(), *(paged.by_urgency if paged else ())])
+        for urgency in sorted(urgencies, reverse=True):
+            low: tuple[int, bytes] = (-1, b"")
+            while True:
+                segments = [] if queue.paged is None else queue.paged.by_urgency.get(urgency, [])
+                later = [one for one in segments if (one.last_ctime, one.last_id) > low]
+                high = (later[0].ctime, later[0].id[:-1]) if later else (1 << 64, b"")
+                part = queue.between(urgency, low, high, WALKED)
+                if part:
+                    low = line_order(part[-1])
+                    yield from part
+                elif not later:
+                    break
+                elif self.want(later[0], ALL_JOBS):
+                    yield None
 
     def knows(self, id: bytes) -> bool:
         """Whether the job ``id`` is on disk."""

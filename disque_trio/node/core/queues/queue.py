@@ -479,20 +479,22 @@ class Queue:
             ahead += place_after(chunks[index], first.ctime, before)
         return ahead
 
-    def between(self, urgency: int, after: tuple[int, bytes], upto: tuple[int, bytes]) -> list[Job]:
+    def between(
+        self, urgency: int, after: tuple[int, bytes], upto: tuple[int, bytes], most: int = 1 << 62
+    ) -> list[Job]:
         """The jobs of ``urgency`` in memory that come after one creation time and id, up to
-        another."""
+        another; the first ``most`` of them, if there are more."""
         chunks = self.line(urgency)
         index = chunk_after(chunks, after[0], after[1])
         found: list[Job] = []
-        while index < len(chunks):
+        while index < len(chunks) and len(found) < most:
             chunk = chunks[index]
             end = place_after(chunk, upto[0], upto[1])
             found += chunk[place_after(chunk, after[0], after[1]) : end]
             if end < len(chunk):
                 break
             index += 1
-        return found
+        return found[:most]
 
     def ready_jobs(self) -> Iterator[Job]:
         """The jobs in the order of GETJOB, up to the first one that lies on disk."""

@@ -273,6 +273,8 @@ def test_a_restarted_holder_sends_copies_to_disk_and_hears_of_them() -> None:
         job = mesh[1].node.store.jobs.get(id)
         assert job is not None
         job.place = None  # as after a start
+    mesh.advance(1)  # jobs that were named stay as long
+    mesh[1].node.put_off.go_on(mesh[1].now)
     mesh.send_to_disk(1)
     assert mesh[1].pages.jobs == 60
     mesh.advance(200)

@@ -9,6 +9,7 @@ hold copies are told in time that all jobs of a segment are queued here. Copies 
 for others go as well, and jobs with a delay (see ``in_no_queue``).
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
@@ -44,6 +45,7 @@ from disque_trio.respserver.memory import MEMORY, UNLIMITED
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
+READ_AT_ONCE: Final = 4  # segments, as it is time
 WALKED: Final = 500  # jobs at a time
 _JOB_HEAD: Final = HEAD.size
 _unpack: Final = HEAD.unpack_from
@@ -68,6 +70,8 @@ class Paging:
         self.damaged: Callable[[int, str], None] = _nothing_said
         self.views = DiskViews(store, self.rebuild)
         self._awaited: dict[tuple[int, int], list[Callable[[], object]]] = {}
+        self._to_read: deque[tuple[int, int]] = deque()  # numbers of segments, and places
+        self._reading: set[int] = set()  # of these, numbers of those that are being read
         self._keys = KeysOnDisk(store)
         self._out = PageOut(store, self._keys)
         self.give_back = GiveBack(store, self._out.busy)
@@ -132,7 +136,7 @@ class Paging:
         """When ``go_on`` next has something to do, in ms; 0: never."""
         if self.pages.hungry or self.ready:
             return self._machine.now
-        due, tidied = self.pages.due, self.views.due
+        due, tidied = self.pages.due if self.pages.segments else 0, self.views.due
         return min(due, tidied) if due and tidied else due or tidied
 
     def wake_by_due(self) -> None:
@@ -142,6 +146,15 @@ class Paging:
     def go_on(self, now: int) -> None:
         """Bring jobs back that are still in memory, or that expire; go on with what waited."""
         self.views.tidy(now)
+        if self.pages.segments:
+            self._go_on_with_segments(now)
+        ready, self.ready = self.ready, []
+        for then in ready:
+            then()
+
+    def _go_on_with_segments(self, now: int) -> None:
+        """Bring jobs back, and tell other nodes of those that stay on disk, as far as it is
+        time."""
         for name in list(self.pages.hungry):
             queue = self._store.queues.by_name.get(name)
             first = None if queue is None or queue.paged is None else queue.paged.first()
@@ -156,18 +169,30 @@ class Paging:
             segment = self.pages.take_expired((now - 1000) // 1000)
         segment = self.pages.take_untold(now)
         while segment is not None:
-            if segment.origin is not None:
-                if not self.aside.look_at(segment):
-                    self.want(segment, ALL_JOBS)
+            if segment.origin is None:
+                self._to_read.append((segment.number, TELL))
+            elif not self.aside.look_at(segment):
+                self._to_read.append((segment.number, ALL_JOBS))
+            segment = self.pages.take_untold(now)
+        self._read_next()
+        self._go_on_with_dead()
+
+    def _read_next(self) -> None:
+        """Have the next segments read whose time has come: a few at a time, as each takes a
+        megabyte."""
+        while self._to_read and len(self._reading) < READ_AT_ONCE:
+            number, place = self._to_read.popleft()
+            segment = self.pages.segments.get(number)
+            if segment is None or segment.reading:
+                continue
+            if segment.data is None:
+                self._reading.add(number)
+            if place == ALL_JOBS:
+                self.want(segment, ALL_JOBS)
             elif segment.data is not None:
                 self._tell(segment, segment.data)
-            elif not segment.reading:
+            else:
                 self.pages.order_read(segment, TELL)
-            segment = self.pages.take_untold(now)
-        self._go_on_with_dead()
-        ready, self.ready = self.ready, []
-        for then in ready:
-            then()
 
     # ---- other holders ----------------------------------------------------------------------
 
@@ -292,6 +317,10 @@ class Paging:
         """Take what was read of the file ``number``: the record at ``place``, or all of it if that
         is -1; None: it could not be read."""
         segment = self.pages.segments.get(number)
+        if place < 0 and number in self._reading:
+            self._reading.remove(number)
+            if self._to_read:
+                self.wake()
         if place == TELL:
             if segment is not None and not segment.reading:
                 self._tell(segment, data or b"")
@@ -640,6 +669,8 @@ class Paging:
         self._out.clear()
         self.aside.clear()
         self._dead.clear()
+        self._to_read.clear()
+        self._reading.clear()
 
 
 def _nothing_said(number: int, problem: str) -> None:

@@ -6,6 +6,7 @@ from io import BytesIO
 import pytest
 
 from disque_trio.aof.format import RecordReader
+from disque_trio.node.core.pages.pages import TELL
 from disque_trio.protocol import bus
 from disque_trio.protocol.serialjob import decode_job
 from tests.support.paged_mesh import PagedMesh
@@ -295,3 +296,25 @@ def test_a_dump_has_the_copies_on_disk() -> None:
     jobs = [decode_job(record[1]) for record in RecordReader(BytesIO(b"".join(records)))]
     assert sorted(job.id for job in jobs) == sorted(ids)
     assert {job.state for job in jobs} == {1}
+
+
+def test_few_segments_are_read_at_once_to_tell_of_their_jobs() -> None:
+    mesh = PagedMesh(2)
+    for index in range(2):
+        mesh.stop_paging(index)
+    for _ in range(200):
+        mesh.add(0, "REPLICATE", 2, "RETRY", 20)
+    mesh.send_to_disk(0)
+    bench = mesh[0]
+    assert len(bench.pages.segments) > 15
+    most = 0
+    for _ in range(1_000):
+        bench.now += 20
+        bench.node.tick(bench.now)
+        bench.node.commit()
+        bench.node.replied()
+        most = max(most, len([order for order in bench.orders if order.place == TELL]))
+        if bench.orders:
+            bench.carry_out()
+    assert 0 < most <= 4
+    assert all(segment.told for segment in bench.pages.segments.values())

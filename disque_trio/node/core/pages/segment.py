@@ -24,6 +24,7 @@ PLACE_BITS: Final = 12
 MOST_JOBS: Final = 1 << PLACE_BITS  # in a segment
 SEGMENT_TAKES: Final = 800  # bytes of memory, besides those for each job
 LATER: Final = b"later"
+UNKNOWN: Final = b"?"
 _HEAD: Final = Struct("<qqI")  # the checksum, the time of the next requeue, that of the id
 HEAD_SIZE: Final = _HEAD.size
 
@@ -62,8 +63,11 @@ class Segment:
         holders: the sets of nodes that hold its jobs, as ``Job.delivered``.
         holder_of: a byte for each job, which of these; None: all have the first.
         retry: the shortest retry time of those that others hold, too, in s; 0: there are none.
-        origin: they are copies of jobs that this node has in its queue, empty: it is not known
-            which; None: they are in the queue here; ``LATER``: they were made here, with a delay.
+        origin: they are copies of jobs that this node has in its queue; ``UNKNOWN`` and the start
+            of an id: that node made them, and it is not known which has them; None: they are in the
+            queue here; ``LATER``: they were made here, with a delay.
+        heard_from: the node that made them, once it said that it has some of them, if that was not
+            known.
         plain: its jobs were made here, are in the queue here and nowhere else, have no trailer, and
             were never delivered.
         letters: they are dead letters; none of the jobs of other segments is.
@@ -91,6 +95,7 @@ class Segment:
         "etime",
         "heard",
         "heard_at",
+        "heard_from",
         "holder_of",
         "holders",
         "id",
@@ -139,6 +144,7 @@ class Segment:
         self.moved = False
         self.heard: bytearray | None = None
         self.heard_at = 0
+        self.heard_from = b""
         self.left: bytearray | None = None
         self.live = 0
         self.bits = bytearray()

@@ -13,7 +13,7 @@ from disque_trio.node.core.jobs.job import ACTIVE, FLAG_TRAILER, QUEUED, Job
 from disque_trio.node.core.jobs.registry import SHARD_SHIFT
 from disque_trio.node.core.jobs.trailers import JobOnDisk
 from disque_trio.node.core.pages.pages import ALL, IDS, VIEW
-from disque_trio.node.core.pages.segment import LATER, PLACE_BITS, DamagedError, Segment
+from disque_trio.node.core.pages.segment import LATER, PLACE_BITS, UNKNOWN, DamagedError, Segment
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.store import TIME_ERROR, JobStore
 from disque_trio.protocol.serialjob import ID_LENGTH, SerialJob
@@ -67,16 +67,24 @@ def revive(job: Job, segment: Segment, place: int, flags: int, qtime: int, store
 def _revive_copy(job: Job, segment: Segment, place: int, store: JobStore) -> None:
     """Set when ``job``, a copy that was at ``place`` of ``segment``, is queued, and where it is."""
     heard = segment.told
-    if segment.heard is not None and segment.heard[place >> 3] >> (place & 7) & 1:
+    is_heard = segment.heard is not None and segment.heard[place >> 3] >> (place & 7) & 1
+    if is_heard:
         heard = segment.heard_at
     if heard:
         spread = int(store.random() * TIME_ERROR) - TIME_ERROR // 2
         job.qtime = heard + job.retry * 1000 + spread
     job.state = ACTIVE
-    if segment.origin and segment.origin != LATER:
-        places = store.replicas.places
-        left = segment.left is not None and segment.left[place >> 3] >> (place & 7) & 1
-        job.place = places.in_hand(segment.origin) if left else places.queued(segment.origin)
+    node = segment.origin or b""
+    if node == LATER:
+        return
+    is_known = node[:1] != UNKNOWN
+    if not is_known:
+        node = segment.heard_from
+    places = store.replicas.places
+    if segment.left is not None and segment.left[place >> 3] >> (place & 7) & 1:
+        job.place = places.in_hand(node)
+    elif is_known or is_heard:
+        job.place = places.queued(node)
 
 
 def dead_letter_of(queue: bytes) -> Job:

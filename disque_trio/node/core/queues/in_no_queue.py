@@ -24,7 +24,7 @@ from disque_trio.node.core.jobs.job import (
     first_due,
     is_maker,
 )
-from disque_trio.node.core.pages.segment import LATER, Segment, SegmentLines
+from disque_trio.node.core.pages.segment import LATER, UNKNOWN, Segment, SegmentLines
 from disque_trio.node.core.queues.disk_views import line_order
 from disque_trio.node.core.queues.page_out import AGAIN_AFTER, STAYING, PageOut
 from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
@@ -171,7 +171,7 @@ class InNoQueue:
     def hears(self, segment: Segment, place: int, node: bytes) -> bool:
         """Note that ``node`` has the job at ``place`` of ``segment`` in its queue; return False if
         that is not where it was."""
-        if not node or segment.origin != node:
+        if not self._is_told_of_by(segment, place, node):
             return False
         heard = segment.heard
         if heard is None:
@@ -182,10 +182,22 @@ class InNoQueue:
             segment.left[place >> 3] &= ~(1 << (place & 7)) & 255
         return True
 
+    def _is_told_of_by(self, segment: Segment, place: int, node: bytes) -> bool:
+        """Whether the job at ``place`` of ``segment`` was in the queue of ``node`` as far as is
+        known, or may have been, as that node made it."""
+        if segment.origin == node:
+            return True
+        if segment.origin != UNKNOWN + node[:8]:
+            return False
+        if node not in (segment.holders_at(place) or ()):
+            return False
+        segment.heard_from = node
+        return True
+
     def leaves(self, segment: Segment, place: int, node: bytes) -> bool:
         """Note that a client of ``node`` has the job at ``place`` of ``segment``; return False if
         it was not in a queue of that node."""
-        if not node or segment.origin != node:
+        if not self._is_told_of_by(segment, place, node):
             return False
         if segment.left is None:
             segment.left = bytearray(len(segment.bits))
@@ -202,6 +214,9 @@ class InNoQueue:
         for at in range(len(bits)):
             if bits[at] & ~heard[at] & (255 if at < len(bits) - 1 else _last_bits(segment.count)):
                 return False
+        if segment.heard_from:
+            segment.origin = segment.heard_from
+            segment.heard_from = b""
         segment.told = segment.heard_at
         segment.heard = None
         retry = segment.retry * 1000
@@ -238,8 +253,8 @@ def _spread(origin: bytes, last: Job, now: int) -> int:
 
 
 def _origin(job: Job) -> bytes:
-    """The node that has ``job`` in its queue; empty: it is not known."""
-    return b"" if job.place is None else job.place.node
+    """The node that has ``job`` in its queue; see ``Segment.origin``."""
+    return UNKNOWN + job.id[2:10] if job.place is None else job.place.node
 
 
 def _last_bits(count: int) -> int:

@@ -90,12 +90,8 @@ class Dispatcher:
                 self._hand_over(type, sender, message)
         elif type in self._with_jobs:
             several = bus.read_jobs(packet)
-            if self._pages.jobs and several.jobs:
-                jobs = [one for one in several.jobs if self._is_here(type, sender, one, several)]
-                several.jobs = jobs
-                if not jobs:
-                    return
-            self._with_jobs[type](sender, several)
+            if not self._pages.jobs or self._are_here(type, sender, several):
+                self._with_jobs[type](sender, several)
         elif type in self._about_queue:
             self._about_queue[type](sender, bus.read_about_queue(packet))
         elif type in self._with_fields:
@@ -150,6 +146,14 @@ class Dispatcher:
         """Whether ``message``, a WILLQUEUE of ``sender``, was answered without reading the job."""
         asker = self._replicas.named(message.aux) if message.aux else sender
         return asker != b"" and self._paging.answer(asker, message.id)
+
+    def _are_here(self, type: int, sender: bytes, message: JobsMessage) -> bool:
+        """Reduce ``message`` of ``sender`` to the jobs that do not lie on disk here. Return whether
+        any are left to be handled now."""
+        jobs = [data for data in message.jobs if self._is_here(type, sender, data, message)]
+        some = len(jobs) > 0 or not message.jobs
+        message.jobs = jobs
+        return some
 
     def _is_here(self, type: int, sender: bytes, data: bytes, message: JobsMessage) -> bool:
         """Whether the serialised job ``data`` of a ``message`` of ``sender`` does not lie on disk

@@ -68,6 +68,8 @@ class Placement:
             return self._choose_hosts(job, takers, count, external)
         holders = job.delivered
         fresh = holders is None or holders == self._replicas.alone
+        if fresh and len(takers) <= count:
+            return takers
         chosen: list[bytes] = []
         others: list[bytes] = []
         for id in takers:

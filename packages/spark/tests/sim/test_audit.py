@@ -25,6 +25,7 @@ from disque_spark.audit.rules import (
     Rules,
 )
 from packages.spark.tests.support.audited_logs import Audited, audited
+from tests.simulator.clocks import EPOCH
 from tests.simulator.events import MS, SECOND
 from tests.simulator.oracle import JobRecord
 from tests.simulator.plan import CALM, EXTENDED, SAFETY, make_plan, mode_of
@@ -95,8 +96,12 @@ class Run:
         end = self.ends[when]
         over = record.asked + record.ttl * SECOND <= end + SECOND
         spread = max(self.offsets.values()) * MS
-        young = record.confirmed + (record.delay + RULES.settled) * SECOND + spread > end - SECOND
-        return not (record.asked_to_end or over or young)
+        settled = end - (1 + RULES.settled) * SECOND - spread
+        young = record.confirmed + record.delay * SECOND > settled
+        job = self.audits[when].jobs.get(record.id.decode())
+        until = None if job is None else job["until"]
+        paused = until is not None and (until - EPOCH) * MS > settled
+        return not (record.asked_to_end or over or young or paused)
 
 
 def check_deliveries(run: Run, when: int, audit: Audited) -> Counter[str]:

@@ -273,7 +273,7 @@ def test_a_node_that_refuses_the_work_is_reported_with_its_own_words() -> None:
 def test_closed_loop_begins_the_next_cycle_when_one_has_ended() -> None:
     with disque_server() as server:
         done = generate(Order(server.port, server.port, 0, 0.3, clients=2))
-    assert len(done.cycles) > 10
+    assert len(done.cycles) > 2  # more than one for each client
     assert done.seconds >= 0.3
     assert done.rate == len(done.cycles) / done.seconds
 

@@ -24,7 +24,7 @@ from disque_trio.respclient.background import background
 from disque_trio.tasks import Disque
 from disque_trio.tasks.messages import describe
 from disque_trio.tasks.running import Outcome, Runner
-from disque_trio.worker.link import Page, SocketEnd, line
+from disque_trio.worker.link import MappedPage, SocketEnd, line
 from disque_trio.worker.options import Options
 from disque_trio.worker.round_robin import QueueWeight, RoundRobin
 from disque_trio.worker.slots import Slots, loops_of
@@ -75,7 +75,7 @@ class Child:
         self,
         app: Disque,
         link: SocketEnd,
-        page: Page,
+        page: MappedPage,
         options: Options,
         *,
         place: int,
@@ -381,7 +381,7 @@ def main() -> int:
         child = Child(
             app,
             SocketEnd(sock),
-            Page(descriptors[1]),
+            MappedPage(descriptors[1]),
             options,
             place=orders["place"],
             first=orders["first"],

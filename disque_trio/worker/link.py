@@ -21,7 +21,7 @@ _MOST = 8 << 20  # bytes of a line; longer lines are not our messages
 Message = dict[str, Any]
 
 
-class Page:
+class MappedPage:
     """The memory that a worker process shares with its parent.
 
     Args:
@@ -33,7 +33,7 @@ class Page:
         self._memory = mmap.mmap(descriptor, mmap.PAGESIZE)
 
     @classmethod
-    def make(cls) -> "Page":
+    def make(cls) -> "MappedPage":
         """Make a new page. Raises OSError."""
         descriptor = os.memfd_create("disque-worker", os.MFD_CLOEXEC)
         os.ftruncate(descriptor, mmap.PAGESIZE)

@@ -26,7 +26,7 @@ from disque_trio.process.logs import Log
 from disque_trio.process.systemd import Notifier
 from disque_trio.worker.display import Display
 from disque_trio.worker.figures import Figures
-from disque_trio.worker.link import Message, Page, SocketEnd
+from disque_trio.worker.link import MappedPage, Message, SocketEnd
 from disque_trio.worker.options import Options
 from disque_trio.worker.sources import Sources
 from disque_trio.worker.tally import Tally
@@ -45,7 +45,7 @@ class Process:
     """
 
     def __init__(
-        self, member: Member, popen: "subprocess.Popen[bytes]", link: SocketEnd, page: Page
+        self, member: Member, popen: "subprocess.Popen[bytes]", link: SocketEnd, page: MappedPage
     ) -> None:
         self.member = member
         self.popen = popen
@@ -67,7 +67,7 @@ class Process:
 
 def start_process(member: Member) -> Process:
     """Start the process of ``member``. Raises OSError."""
-    page = Page.make()
+    page = MappedPage.make()
     ours, theirs = socket.socketpair()
     descriptors = (theirs.fileno(), page.descriptor)
     command = [sys.executable, "-m", "disque_trio.worker.child", *map(str, descriptors)]

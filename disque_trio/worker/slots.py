@@ -9,7 +9,7 @@ import trio
 from disque_trio.client import Client, DisqueError, HeldJob, Jobs, NoPermError
 from disque_trio.process.logs import Log
 from disque_trio.tasks.running import Outcome, Runner
-from disque_trio.worker.link import Page
+from disque_trio.worker.link import MappedPage
 from disque_trio.worker.round_robin import RoundRobin
 from disque_trio.worker.tally import Tally, Waits
 
@@ -51,7 +51,7 @@ class Slots:
         *,
         tally: Tally,
         waits: Waits,
-        page: Page,
+        page: MappedPage,
         timeout: Callable[[HeldJob], float | None],
         on_outcome: Callable[[Outcome], bool],
         log: Log,

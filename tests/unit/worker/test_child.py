@@ -15,7 +15,7 @@ from disque_trio.tasks import Disque, settling
 from disque_trio.tasks.running import Runner
 from disque_trio.worker import child
 from disque_trio.worker.child import Child
-from disque_trio.worker.link import Page, SocketEnd
+from disque_trio.worker.link import MappedPage, SocketEnd
 from disque_trio.worker.options import parse
 from tests.support.fake_disque import JOB_ID, FakeNode, Value, bulk, fake_node
 from tests.support.harness import HANG_SECONDS
@@ -51,7 +51,7 @@ class Process:
         ours, theirs = socket.socketpair()
         self.parent = SocketEnd(ours)
         self.link = SocketEnd(theirs)
-        self.page = Page.make()
+        self.page = MappedPage.make()
         options = parse(["shop:app", "--concurrency", "2", *words])
         log = cast(Log, self.said)
         self.child = Child(self.app, self.link, self.page, options, place=0, first=True, log=log)

@@ -6,7 +6,7 @@ import socket
 
 import trio
 
-from disque_trio.worker.link import Page, SocketEnd
+from disque_trio.worker.link import MappedPage, SocketEnd
 
 
 async def test_messages_arrive_as_they_were_sent() -> None:
@@ -43,8 +43,8 @@ async def test_several_tasks_may_send_at_once() -> None:
 
 
 def test_both_see_the_content_of_the_page() -> None:
-    ours = Page.make()
-    theirs = Page(os.dup(ours.descriptor))
+    ours = MappedPage.make()
+    theirs = MappedPage(os.dup(ours.descriptor))
     assert theirs.deadline == math.inf
     theirs.deadline = 12.5
     assert ours.deadline == 12.5

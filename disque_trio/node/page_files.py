@@ -70,11 +70,26 @@ class PageFiles:
     def prepare(self) -> None:
         """Remove the files of an earlier process."""
         removed = 0
-        with suppress(FileNotFoundError, NotADirectoryError):
-            for path in self._directory.iterdir():
+        problem: OSError | None = None
+        try:
+            for path in list(self._directory.iterdir()):
                 if path.suffix == ENDING and path.stem.isdigit():
-                    path.unlink(missing_ok=True)
-                    removed += 1
+                    try:
+                        path.unlink(missing_ok=True)
+                        removed += 1
+                    except OSError as found:
+                        problem = found
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as found:
+            problem = found
+        if problem is not None:
+            # They are in nobody's way: what goes to disk again overwrites them.
+            self._log.warning(
+                "cannot remove all files of jobs that an earlier process had on disk",
+                directory=str(self._directory),
+                reason=problem.strerror or str(problem),
+            )
         if removed:
             self._log.notice(
                 "removed the files of jobs that an earlier process had on disk", files=removed

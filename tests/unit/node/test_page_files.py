@@ -95,6 +95,28 @@ def test_the_files_of_an_earlier_process_go_and_others_stay(tmp_path: Path) -> N
     ]
 
 
+def test_what_cannot_be_removed_does_not_keep_a_node_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pages" / "2000.seg").mkdir(parents=True)
+    (tmp_path / "pages" / "3.seg").write_bytes(b"old")
+    stage = Stage(tmp_path)
+    assert stage.names() == {"2000.seg"}
+    text = "cannot remove all files of jobs that an earlier process had on disk"
+    reasons = [fields.get("reason") for said, fields in stage.said if said == text]
+    assert reasons == ["Is a directory"]
+    stage.fill()
+    assert stage.take_all() == stage.ids
+
+    def refused(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    stage.said.clear()
+    stage.files.prepare()
+    assert [fields["reason"] for _, fields in stage.said] == ["Permission denied"]
+
+
 def test_jobs_come_back_and_leave_no_file(stage: Stage) -> None:
     stage.fill()
     assert stage.names()

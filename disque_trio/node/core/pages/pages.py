@@ -251,6 +251,15 @@ class Pages:
 
     def drop(self, segment: Segment, lines: SegmentLines) -> None:
         """Forget ``segment``, and all jobs that are still in it."""
+        self._drop(segment, lines)
+        # What may come back to those that are next, and empty, has its turn now.
+        line = lines.by_urgency.get(segment.urgency)
+        while line and not line[0].live:
+            self._drop(line[0], lines)
+        if not self.segments:
+            self._start_over()
+
+    def _drop(self, segment: Segment, lines: SegmentLines) -> None:
         lines.remove(segment)
         self._owed += _SWEPT * segment.live
         self.jobs -= segment.live
@@ -265,11 +274,6 @@ class Pages:
         self._free.append((self.index.passes + 1, segment.slot))
         self.orders.append(Order(DROP, segment.number))
         self.count(-takes)
-        line = lines.by_urgency.get(segment.urgency)
-        if line is not None and not line[0].live:
-            self.drop(line[0], lines)  # what may come back to it has its turn now
-        if not self.segments:
-            self._start_over()
 
     def order_read(self, segment: Segment, place: int = -1) -> None:
         """Have ``segment`` read, or the record at ``place`` alone. See ``Order.place``."""

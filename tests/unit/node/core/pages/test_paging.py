@@ -116,6 +116,17 @@ def test_jobs_that_others_refer_to_are_not_given_back_before_that_is_over() -> N
     assert bench.pages.jobs == before
 
 
+def test_any_number_of_segments_may_become_empty_behind_the_first_one() -> None:
+    bench, ids = filled(2500, most=2)
+    pages = bench.pages
+    assert len(pages.segments) > 1100
+    for id in reversed(ids[6:]):
+        assert bench("CANCEL", id) == 1
+    assert take_all(bench) == ids[:6]
+    bench.settle()
+    assert (pages.jobs, bench.files, pages.taken) == (0, {}, 0)
+
+
 def test_a_job_is_found_again_after_what_led_to_its_place_was_swept_out() -> None:
     bench, ids = filled()
     bench("SHOW", ids[40])

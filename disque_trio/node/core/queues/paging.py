@@ -467,6 +467,8 @@ class Paging:
         file."""
         if segment.data is not None or segment.rebuilding:
             return
+        if segment.number not in self.pages.segments:
+            return  # its file is gone, as its jobs have left it
         segment.rebuilding = True
         self.damaged(segment.number, problem)
         segment.reading = True

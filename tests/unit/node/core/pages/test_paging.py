@@ -344,6 +344,24 @@ def test_looks_at_a_damaged_file_show_all_jobs() -> None:
         assert take_all(bench) == ids
 
 
+def test_a_file_that_is_gone_because_its_jobs_were_taken_is_not_damaged() -> None:
+    bench = PagedBench(above=1)
+    bench.node.journaling = True
+    ids = [bench.add("q", f"body{number}") for number in range(100)]
+    bench.settle()
+    looks = [bench.node.paging.views.scan(0, 1000)[1] for _ in range(2)]
+    for look in looks:
+        while next(look) is not None:
+            pass
+    bench.settle()
+    # What was read once is for the first one only.
+    assert len(list(looks[0])) < 100
+    assert take_all(bench) == ids
+    for _ in looks[1]:
+        bench.settle()
+    assert bench.damaged == []
+
+
 def test_jobs_that_are_nowhere_are_counted_as_lost() -> None:
     bench = PagedBench(above=1)
     bench.node.journaling = True

@@ -28,6 +28,7 @@ SEGMENT_BYTES: Final = 1 << 20  # of records, after which a segment gets no furt
 MOST_WRITING: Final = 32 << 20  # bytes that may wait for the disk
 ALL_JOBS: Final = -1  # instead of a place
 TELL: Final = -2  # likewise, to tell the other holders of the jobs; these stay on disk
+EXPIRE: Final = -3  # likewise, to find those that expire soon; the others stay on disk
 VIEW: Final = 1 << 16  # added to a place that is read to look at the job, which stays on disk
 ALL: Final = VIEW - 1  # all places, likewise
 IDS: Final = VIEW - 2  # their ids, likewise
@@ -48,8 +49,8 @@ class Order:
         kind: WRITE the file; READ a part of it; DROP it; REBUILD what it had from the append-only
             file.
         number: its name.
-        place: of the job to read; ``ALL_JOBS``, ``TELL``: all of them; ``VIEW`` or more: to look
-            at it, at ``ALL`` or at the ``IDS``.
+        place: of the job to read; ``ALL_JOBS``, ``TELL``, ``EXPIRE``: all of them; ``VIEW`` or
+            more: to look at it, at ``ALL`` or at the ``IDS``.
         data: what to write.
         start, end: offsets of what to read.
         places: of the jobs to look for, by what the index knows of their ids.
@@ -181,7 +182,8 @@ class Pages:
         return self.segments[heappop(self._expiries)[1]]
 
     def watch(self, segment: Segment, etime: int) -> None:
-        """Look at ``segment`` at ``etime`` (s)."""
+        """Look at ``segment`` at ``etime`` (s), when the first of its jobs expires."""
+        segment.etime = etime
         heappush(self._expiries, (etime, segment.number))
 
     # ---- changes ----------------------------------------------------------------------------

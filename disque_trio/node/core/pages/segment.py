@@ -15,7 +15,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from disque_trio.protocol.serialjob import ID_LENGTH, SerialJob, SerialJobError, decode_job
+from disque_trio.protocol.serialjob import HEAD, ID_LENGTH, SerialJob, SerialJobError, decode_job
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -25,12 +25,16 @@ MOST_JOBS: Final = 1 << PLACE_BITS  # in a segment
 SEGMENT_TAKES: Final = 800  # bytes of memory, besides those for each job
 LATER: Final = b"later"
 UNKNOWN: Final = b"?"
+_NEVER: Final = 1 << 40  # s
+_EXPIRING: Final = 64  # part of the jobs that come back when one expires
+_EXPIRING_SECONDS: Final = 10  # those that expire by then do as well
 _HEAD: Final = Struct("<qqI")  # the checksum, the time of the next requeue, that of the id
 HEAD_SIZE: Final = _HEAD.size
 
 # Compiled, a method of an object of the interpreter costs a look-up at each use.
 _pack_head: Final = _HEAD.pack
 _unpack_head: Final = _HEAD.unpack_from
+_unpack_job: Final = HEAD.unpack_from
 
 
 class DamagedError(Exception):
@@ -59,7 +63,7 @@ class Segment:
         queue: the name of the queue.
         urgency: FLAGS_PRIORITY of its jobs.
         ctime, id: of its first job. last_ctime, last_id: of its last one.
-        etime: when the first of its jobs expires, in s since the epoch.
+        etime: when the first of its jobs on disk expires, in s since the epoch, or earlier.
         holders: the sets of nodes that hold its jobs, as ``Job.delivered``.
         holder_of: a byte for each job, which of these; None: all have the first.
         retry: the shortest retry time of those that others hold, too, in s; 0: there are none.
@@ -261,6 +265,24 @@ class Segment:
             return qtime, decode_job(job)
         except SerialJobError as problem:
             raise DamagedError(str(problem)) from problem
+
+    def expiring(self, data: bytes, now: int) -> tuple[int, list[tuple[int, int, bytes]]]:
+        """Which jobs expire next at ``now`` (s): their places, when to queue them again (ms), and
+        the serialised jobs; before these, when the first of the others expires; ``data`` is the
+        file. They are a few, since all segments may have jobs that expire at any time. Raises
+        ``DamagedError``."""
+        found: list[tuple[int, int, bytes]] = []
+        etimes: list[int] = []
+        for place in self.places():
+            qtime, _, job = self.record(data, 0, place)
+            found.append((place, qtime, job))
+            etimes.append(int(_unpack_job(job)[5]))
+        if not found:
+            return _NEVER, found
+        until = max(sorted(etimes)[len(etimes) // _EXPIRING], now + _EXPIRING_SECONDS)
+        later = [etime for etime in etimes if etime > until]
+        nearer = [found[at] for at in range(len(found)) if etimes[at] <= until]
+        return min(later) if later else _NEVER, nearer
 
     def read_all(self, data: bytes) -> list[tuple[int, int, bytes]]:
         """The results of ``check`` for all jobs that are still there; ``data`` is the file, with

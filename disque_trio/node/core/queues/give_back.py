@@ -115,6 +115,9 @@ class GiveBack:
         if memory.shares is not None and not memory.shares.counts(id):
             memory.shares.add(job.queue, MEMORY, size)
         self._pages.put_back(segment, lines, place, id, crc32(id))
+        if job.etime < segment.etime:
+            self._pages.watch(segment, int(job.etime))
+            store.limits.wake(self._pages.due)
         queue.look()
 
 

@@ -4,9 +4,10 @@ The head and the tail of a queue stay jobs in memory. The jobs in between go to 
 in their order; those that other parts of the node refer to stay where they are in the line. They
 come back with their segment when few jobs are left before it, or alone if a command names them. A
 job on disk still counts in its queue; it has no timer, so a segment is read when the first of its
-jobs expires. Its trailer is on disk, too; if it has a key, that stays in memory. Other nodes that
-hold copies are told in time that all jobs of a segment are queued here. Copies that this node holds
-for others go as well, and jobs with a delay (see ``in_no_queue``).
+jobs expires, and some come back that are next. Its trailer is on disk, too; if it has a key, that
+stays in memory. Other nodes that hold copies are told in time that all jobs of a segment are queued
+here. Copies that this node holds for others go as well, and jobs with a delay (see
+``in_no_queue``).
 """
 
 from collections import deque
@@ -25,7 +26,7 @@ from disque_trio.node.core.jobs.job import (
     read_job,
 )
 from disque_trio.node.core.jobs.registry import SHARD_SHIFT
-from disque_trio.node.core.pages.pages import ALL_JOBS, TELL, VIEW, Pages
+from disque_trio.node.core.pages.pages import ALL_JOBS, EXPIRE, TELL, VIEW, Pages
 from disque_trio.node.core.pages.segment import (
     LATER,
     DamagedError,
@@ -162,10 +163,7 @@ class Paging:
                 self.page_in(first, first.data)
         segment = self.pages.take_expired((now - 1000) // 1000)
         while segment is not None:
-            if segment.data is not None:
-                self.page_in(segment, segment.data)
-            elif not segment.reading:
-                self.pages.order_read(segment)
+            self._to_read.append((segment.number, EXPIRE))
             segment = self.pages.take_expired((now - 1000) // 1000)
         segment = self.pages.take_untold(now)
         while segment is not None:
@@ -190,9 +188,9 @@ class Paging:
             if place == ALL_JOBS:
                 self.want(segment, ALL_JOBS)
             elif segment.data is not None:
-                self._tell(segment, segment.data)
+                (self._tell if place == TELL else self._expire)(segment, segment.data)
             else:
-                self.pages.order_read(segment, TELL)
+                self.pages.order_read(segment, place)
 
     # ---- other holders ----------------------------------------------------------------------
 
@@ -321,9 +319,9 @@ class Paging:
             self._reading.remove(number)
             if self._to_read:
                 self.wake()
-        if place == TELL:
+        if place < ALL_JOBS:
             if segment is not None and not segment.reading:
-                self._tell(segment, data or b"")
+                (self._tell if place == TELL else self._expire)(segment, data or b"")
             return
         if place >= VIEW:
             self.views.take_in(number, place, data or b"")
@@ -401,6 +399,10 @@ class Paging:
     def _put_back(self, segment: Segment, jobs: list[Job], checksums: list[int]) -> None:
         """Put all ``jobs`` of ``segment``, whose ids have these ``checksums``, back into memory."""
         self.pages.drop(segment, self._lines_of(segment))
+        self._hold_all(segment, jobs, checksums)
+
+    def _hold_all(self, segment: Segment, jobs: list[Job], checksums: list[int]) -> None:
+        """Hold ``jobs``, which were in ``segment``, and whose ids have these ``checksums``."""
         for at in range(len(jobs)):
             self._hold(jobs[at], segment.moved, checksums[at])
         if segment.origin is None:
@@ -410,6 +412,25 @@ class Paging:
         elif segment.origin in self._dead:
             for job in jobs:
                 self._dead[segment.origin](job)
+
+    def _expire(self, segment: Segment, data: bytes) -> None:
+        """Bring those jobs of ``segment``, whose file is ``data``, back that expire next."""
+        pages = self.pages
+        try:
+            first, found = segment.expiring(data, self._machine.now // 1000)
+        except DamagedError as problem:
+            self.rebuild(segment, str(problem))
+            return
+        pages.watch(segment, first)
+        self.wake_by_due()
+        lines = self._lines_of(segment)
+        jobs: list[Job] = []
+        self._trailers.clear()
+        for place, qtime, record in found:
+            jobs.append(self._read_one(segment, place, qtime, record))
+            pages.take(segment, lines, place)
+        if jobs:
+            self._hold_all(segment, jobs, [crc32(job.id) for job in jobs])
 
     def _lines_of(self, segment: Segment) -> SegmentLines:
         """The line that ``segment`` is in."""

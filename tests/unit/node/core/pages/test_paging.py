@@ -293,6 +293,54 @@ def test_jobs_on_disk_expire_within_two_seconds() -> None:
     assert bench.info("stats")["total_jobs_expired"] == "50"
 
 
+def test_only_jobs_that_expire_next_come_back_for_that() -> None:
+    bench = PagedBench(above=1, jitter=0, most=128)
+    rng = random.Random(3)
+    ttls = [rng.randrange(100, 2100) for _ in range(2000)]
+    ids = [bench.add("q", "body", "TTL", ttl) for ttl in ttls]
+    bench.settle()
+    before = bench.pages.jobs
+    assert before > 1500
+    bench.advance(103)
+    bench.settle()
+    assert bench.pages.jobs > before - 2000 // 64 - 20
+    for moment in range(103, 2000, 30):
+        gone = [ttl for ttl in ttls if ttl <= moment - 3]
+        assert bench.number_queued() <= len(ttls) - len(gone)
+        assert len(gone) - 30 < int(bench.info("stats")["total_jobs_expired"])
+        assert bench.pages.jobs > before - len(gone) - 600 or moment > 1000
+        bench.advance(30)
+        bench.settle()
+    assert bench.pages.reads < 64 * 15
+    bench.advance(200)
+    bench.settle()
+    assert bench.number_queued() == 0
+    assert (bench.pages.jobs, bench.files, bench.pages.taken) == (0, {}, 0)
+    assert bench.info("stats")["total_jobs_expired"] == str(len(ids))
+
+
+def test_a_job_that_was_given_back_expires_in_time() -> None:
+    bench = PagedBench(above=1, jitter=0)
+    for number in range(100):
+        ttl = {50: 104, 51: 100}.get(number, 1000)
+        bench.add("q", b"%d" % number, "TTL", ttl, "RETRY", 0)
+    bench.settle()
+    bench.advance(100.5)
+    id = bench.ids(bench("QPEEK", "q", 100))[50]
+    before = bench.pages.jobs
+    assert bench("SHOW", id)
+    assert bench.pages.jobs == before - 1
+    bench.advance(0.8)
+    assert bench.info("stats")["total_jobs_expired"] == "1"
+    bench.advance(1)
+    bench.settle()
+    assert bench.pages.jobs == before - 1  # the other one has expired
+    bench.advance(4)
+    bench.settle()
+    bench.advance(0.1)
+    assert bench.info("stats")["total_jobs_expired"] == "2"
+
+
 def test_while_the_disk_is_full_jobs_stay_in_memory_and_go_once_there_is_room() -> None:
     bench = PagedBench(above=1)
     bench.full = True

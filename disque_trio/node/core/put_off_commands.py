@@ -9,6 +9,7 @@ from collections import deque
 from functools import partial
 
 from disque_trio.glob import Glob
+from disque_trio.node.core.lifecycle.job_waits import MOST_IDS
 from disque_trio.node.core.pages.pages import ALL_JOBS
 from disque_trio.node.core.pages.segment import Segment
 from disque_trio.node.core.queues.core import Core
@@ -26,7 +27,7 @@ _BY_ID = frozenset(
 )  # fmt: skip
 # Need no job, unless they have a result, or an event says more about it than its id.
 _ENDS = frozenset(("ackjob", "fastack", "deljob"))
-_AT_ONCE = frozenset(("waitjob", "redrive"))  # however many jobs they are about
+_AT_ONCE = frozenset(("waitjob", "redrive"))  # for all jobs that they may be about
 _TAKES = frozenset(("getjob", "getjobs"))
 
 Need = tuple[Segment, int]  # a place in a segment, or -1
@@ -119,7 +120,7 @@ class PutOffCommands:
             # What is about many ids is done in slices, and waits before each.
             most = self._machine.batches.size
             ids = [arg for arg in args[1:] if is_job_id(arg)]
-            if len(ids) > most and name not in _AT_ONCE:
+            if len(ids) > (MOST_IDS if name in _AT_ONCE else most):
                 return []
             needs = self.jobs(ids)
             return [need for need in needs if not need[0].plain] if ends else needs

@@ -123,3 +123,12 @@ def test_a_command_waits_for_as_many_jobs_as_it_does_at_once() -> None:
         del chosen[:count]
     bench.settle()
     assert bench.number_queued() == 91
+
+
+def test_a_command_that_names_too_many_jobs_reads_none() -> None:
+    bench = PagedBench(above=1)
+    ids = [bench.add("q", f"body{number}") for number in range(1100)]
+    bench.settle()
+    assert "at most" in str(bench("WAITJOB", 0, *ids))
+    assert "up to" in str(bench("REDRIVE", "q", "MATCH", *ids))
+    assert bench.pages.reads == 0

@@ -25,9 +25,9 @@ MOST_JOBS: Final = 1 << PLACE_BITS  # in a segment
 SEGMENT_TAKES: Final = 800  # bytes of memory, besides those for each job
 LATER: Final = b"later"
 UNKNOWN: Final = b"?"
+EXPIRING_SECONDS: Final = 10  # others that expire by then come back, too, when a job expires
 _NEVER: Final = 1 << 40  # s
 _EXPIRING: Final = 64  # part of the jobs that come back when one expires
-_EXPIRING_SECONDS: Final = 10  # those that expire by then do as well
 _HEAD: Final = Struct("<qqI")  # the checksum, the time of the next requeue, that of the id
 HEAD_SIZE: Final = _HEAD.size
 
@@ -279,7 +279,7 @@ class Segment:
             etimes.append(int(_unpack_job(job)[5]))
         if not found:
             return _NEVER, found
-        until = max(sorted(etimes)[len(etimes) // _EXPIRING], now + _EXPIRING_SECONDS)
+        until = max(sorted(etimes)[len(etimes) // _EXPIRING], now + EXPIRING_SECONDS)
         later = [etime for etime in etimes if etime > until]
         nearer = [found[at] for at in range(len(found)) if etimes[at] <= until]
         return min(later) if later else _NEVER, nearer

@@ -15,7 +15,13 @@ from disque_trio.node.core.jobs.job import (
 from disque_trio.node.core.jobs.registry import SHARD_SHIFT
 from disque_trio.node.core.jobs.uniques import Entry
 from disque_trio.node.core.pages.pages import Pages
-from disque_trio.node.core.pages.segment import HEAD_SIZE, Segment, SegmentLines, pack_head
+from disque_trio.node.core.pages.segment import (
+    EXPIRING_SECONDS,
+    HEAD_SIZE,
+    Segment,
+    SegmentLines,
+    pack_head,
+)
 from disque_trio.node.core.queues.queue import Queue, chunk_after, place_after
 from disque_trio.node.core.queues.store import JobStore
 from disque_trio.respserver.memory import MEMORY
@@ -271,6 +277,7 @@ class PageOut:
         checksums: list[int] = []
         timers = store.timers
         shares = self._memory.shares
+        gone = self._machine.now // 1000 + EXPIRING_SECONDS  # they would come back by then
         for job in jobs:
             body = job.body
             if (
@@ -278,6 +285,7 @@ class PageOut:
                 or (job.place is not None and not copies)
                 or (copies and job.flags & FLAG_DELIVERED)
                 or body is None
+                or job.etime <= gone
                 or (waiting and job.id in waiting)
                 or (busy and any(job.id in ids for ids in busy))
                 or (segment is not None and len(segment.holders) >= MOST_SETS)

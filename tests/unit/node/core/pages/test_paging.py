@@ -319,6 +319,15 @@ def test_only_jobs_that_expire_next_come_back_for_that() -> None:
     assert bench.info("stats")["total_jobs_expired"] == str(len(ids))
 
 
+def test_jobs_that_expire_soon_stay_in_memory() -> None:
+    for ttl in (10, 12):
+        bench = PagedBench(above=1)
+        for _ in range(50):
+            bench.add("q", "body", "TTL", ttl)
+        bench.settle()
+        assert (bench.pages.jobs > 0) == (ttl > 10)
+
+
 def test_a_job_that_was_given_back_expires_in_time() -> None:
     bench = PagedBench(above=1, jitter=0)
     for number in range(100):

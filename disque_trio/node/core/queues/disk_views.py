@@ -5,6 +5,7 @@ What is needed is read while the caller does something else; until it is there, 
 yield None. Meanwhile jobs go on moving to disk and back.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 from zlib import crc32
@@ -19,6 +20,7 @@ from disque_trio.node.core.queues.store import TIME_ERROR, JobStore
 from disque_trio.protocol.serialjob import ID_LENGTH, SerialJob
 from disque_trio.protocol.trailer import BY_ATTEMPTS, Letter, Trailer, split_body
 
+READ_AHEAD: Final = 1 << 20  # bytes; a scan reads no more together
 KEPT: Final = 10_000  # ms that what was read is kept for whoever asked for it
 
 
@@ -217,12 +219,24 @@ class DiskViews:
     ) -> Iterator[Job | None]:
         """The jobs that a step of a scan ``found``, and those that are ``on_disk``, whose checksums
         are at least ``first`` and below ``end``; None: the next one is not there yet."""
-        # All at once, so that they are read together, and before they may leave the disk.
-        records = [self._data(segment, place) for segment, place in on_disk]
         yield from found
         seen = {job.id for job in found}
         damaged: list[Segment] = []
-        for (segment, place), data in zip(on_disk, records, strict=True):
+        ahead: deque[tuple[Segment, int, bytes | None]] = deque()  # being read, or in memory
+        size = 0
+        rest = iter(on_disk)
+        while True:
+            while size < READ_AHEAD and (following := next(rest, None)) is not None:
+                segment, place = following
+                if segment.number in self._pages.segments:
+                    ahead.append((segment, place, self._data(segment, place)))
+                    size += segment.offsets[place + 1] - segment.offsets[place]
+                else:
+                    damaged.append(segment)  # to those who look for its jobs
+            if not ahead:
+                break
+            segment, place, data = ahead.popleft()
+            size -= segment.offsets[place + 1] - segment.offsets[place]
             while data is None:
                 data = self._data(segment, place)
                 if data is None:

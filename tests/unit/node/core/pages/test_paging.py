@@ -419,6 +419,45 @@ def test_a_file_that_is_gone_because_its_jobs_were_taken_is_not_damaged() -> Non
     assert bench.damaged == []
 
 
+def test_a_scan_reads_few_large_jobs_at_a_time() -> None:
+    bench = PagedBench(above=1, late=2)
+    ids = [bench.add("q", "x" * 200_000) for _ in range(100)]
+    bench.settle()
+    read: list[Order] = []
+    bench.pages.perform = read.extend
+    look = bench.node.paging.views.scan(0, 1000)[1]
+    found: list[bytes] = []
+    for job in look:
+        if job is not None:
+            found.append(job.id)
+            continue
+        size = sum([order.end - order.start for order in read])
+        assert 0 < size < 2_000_000
+        bench.orders += read
+        read.clear()
+        while bench.orders:
+            bench.carry_out()
+    assert sorted(found) == sorted(ids)
+
+
+def test_a_scan_shows_jobs_that_leave_the_disk_meanwhile() -> None:
+    bench = PagedBench(above=1)
+    ids = [bench.add("q", "x" * 200_000) for _ in range(100)]
+    bench.settle()
+    look = bench.node.paging.views.scan(0, 1000)[1]
+    seen = [job.id for job in [next(look) for _ in range(3)] if job is not None]
+    bench.node.paging.set_above(None)
+    taken = [bench.get() for _ in range(50)]
+    bench.settle()
+    for job in look:
+        if job is None:
+            bench.settle()
+        else:
+            seen.append(job.id)
+    assert sorted(seen) == sorted(ids)
+    assert taken == ids[:50]
+
+
 def test_jobs_that_are_nowhere_are_counted_as_lost() -> None:
     bench = PagedBench(above=1)
     bench.node.journaling = True

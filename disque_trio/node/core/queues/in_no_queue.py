@@ -145,6 +145,8 @@ class InNoQueue:
             and not job.flags & (STAYING | FLAG_DELIVERED | FLAG_QUEUED_BEFORE)
             and int(job.awake) > now + LEAST_DELAY
             and first_due(job) > now + LEAST_DELAY
+            # Put off by WORKING, it would still count as delayed after that.
+            and int(job.qtime) <= first_due(job)
             and is_maker(self._store.replicas.own, job.id)
             and job.place is None
         )

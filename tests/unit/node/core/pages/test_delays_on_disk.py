@@ -47,6 +47,17 @@ def test_they_count_as_delayed() -> None:
     assert len(bench("JSCAN", "BUSYLOOP", "STATE", "active")[1]) == 70
 
 
+def test_a_job_that_was_put_off_counts_as_delayed_no_longer_than_its_delay() -> None:
+    bench, ids = filled("RETRY", 900)
+    bench.make_queue("q")
+    for id in ids[:20]:
+        assert bench("WORKING", id) == 900
+    bench.advance(1)
+    assert bench.pages.jobs > 70
+    bench.advance(210)
+    assert delayed(bench) == 0
+
+
 def test_a_damaged_file_is_made_again_with_their_delays() -> None:
     bench = PagedBench(above=1, jitter=0)
     bench.node.journaling = True

@@ -316,8 +316,11 @@ class ScatterGathers:
         """Cancel jobs in ``first``, the next segment of ``queue``, up to ``most``; return how many.
         Reads nothing but ids. -1: they are being read."""
         before = (first.ctime, first.id[:-1])
-        if not first.plain or queue.between(
-            first.urgency, before, (first.last_ctime, first.last_id)
+        line = [] if queue.paged is None else queue.paged.by_urgency[first.urgency]
+        if (
+            not first.plain
+            or queue.between(first.urgency, before, first.end)
+            or (len(line) > 1 and line[1].begin < first.end)
         ):
             # Other nodes have to be told, or others are among them.
             return -1 if self._paging.want(first, ALL_JOBS) else 0

@@ -88,6 +88,7 @@ class Pages:
         problem: why nothing can be written, or empty.
         writing: bytes that wait to be written.
         orders: what to do next. perform: carries orders out.
+        sparse: numbers of segments that have become sparse.
         hungry: names of queues that need their next segment soon. dry: of those whose next job lies
             on disk.
     """
@@ -109,6 +110,7 @@ class Pages:
         self.writing = 0
         self.orders: list[Order] = []
         self.perform: Callable[[list[Order]], None] = _nobody
+        self.sparse: list[int] = []
         self.hungry: dict[bytes, None] = {}
         self.dry: dict[bytes, None] = {}
         self.index = SegmentIndex()
@@ -233,6 +235,8 @@ class Pages:
         lines.bodies -= size
         self.jobs -= 1
         self._owed += _SWEPT
+        if for_good and segment.live == segment.count >> 2 and segment.origin is None:
+            self.sparse.append(segment.number)
         if not segment.live and (for_good or lines.by_urgency[segment.urgency][0] is segment):
             self.drop(segment, lines)
         return size
@@ -323,6 +327,7 @@ class Pages:
             self.orders.append(Order(DROP, number))
         self.segments.clear()
         self.taken = 0
+        self.sparse.clear()
         self.hungry.clear()
         self.dry.clear()
         self.jobs = self.disk = self.writing = 0

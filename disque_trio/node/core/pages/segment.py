@@ -159,6 +159,16 @@ class Segment:
         self.rebuilding = False
 
     @property
+    def begin(self) -> tuple[int, bytes]:
+        """The place of its first job in the line."""
+        return self.ctime, self.id
+
+    @property
+    def end(self) -> tuple[int, bytes]:
+        """The place of its last job in the line."""
+        return self.last_ctime, self.last_id
+
+    @property
     def count(self) -> int:
         """The number of jobs that it began with."""
         return len(self.offsets) - 1
@@ -180,6 +190,10 @@ class Segment:
         numbers = len(self.offsets) + len(self.overheads or ())
         bits = len(self.bits) * (1 if self.origin is None else 3) + len(self.holder_of or b"")
         return SEGMENT_TAKES + 4 * numbers + bits + held
+
+    def is_sparse(self) -> bool:
+        """Whether few of its jobs are left."""
+        return self.live <= self.count >> 2
 
     def has(self, place: int) -> bool:
         """Whether the job at ``place`` is still there."""
@@ -296,7 +310,8 @@ class Segment:
 
 
 class SegmentLines:
-    """The segments of one queue, by urgency, each line in order.
+    """The segments of one queue, by urgency, each line in the order of their first jobs. They may
+    overlap.
 
     Args:
         name: of the queue.
@@ -356,6 +371,15 @@ class SegmentLines:
         if not self.by_urgency:
             return None
         return self.by_urgency[max(self.by_urgency)][0]
+
+    def neighbour(self, segment: Segment) -> Segment | None:
+        """A segment next to ``segment`` that is sparse, too; None: there is none."""
+        line = self.by_urgency[segment.urgency]
+        at = line.index(segment)
+        for other in line[max(at - 1, 0) : at + 2]:
+            if other is not segment and other.is_sparse():
+                return other
+        return None
 
     def all(self) -> list[Segment]:
         """All segments, in the order in which they are needed."""

@@ -254,10 +254,14 @@ class DiskViews:
             return
         while any(segment.number in self._pages.segments for segment in damaged):
             yield None
-        for index in range(first >> SHARD_SHIFT, (end - 1 >> SHARD_SHIFT) + 1):
-            for job in list(self._store.jobs.shards[index].values()):
-                if job.id not in seen and first <= crc32(job.id) < end:
-                    yield job
+        shards = self._store.jobs.shards[first >> SHARD_SHIFT : (end - 1 >> SHARD_SHIFT) + 1]
+        found = [job for shard in shards for job in shard.values() if first <= crc32(job.id) < end]
+        # Some may have gone to disk again.
+        _, places = self._pages.index.scan(first, end, 1 << 32)
+        on_disk = [self._pages.at(place) for place in places]
+        for job in self._jobs_of(found, on_disk, first, end):
+            if job is None or job.id not in seen:
+                yield job
 
     def walk(self, queue: Queue, backwards: bool) -> Iterator[Job | None]:
         """The jobs of ``Queue.walk``, with those that lie on disk; None: the next one is not there
@@ -270,73 +274,68 @@ class DiskViews:
             yield from self._walk_line(queue, urgency, backwards)
 
     def _walk_line(self, queue: Queue, urgency: int, backwards: bool) -> Iterator[Job | None]:
-        """The jobs of ``queue`` with this ``urgency``, in turn."""
+        """The jobs of ``queue`` with this ``urgency``, in turn, in stretches: each goes as far as
+        the segment that ends first. What lies in a stretch may be in memory and in all segments
+        that begin in it."""
         low: tuple[int, bytes] = (-1, b"")
         high: tuple[int, bytes] = (1 << 64, b"")
         files: dict[int, bytes] = {}
-        done: set[int] = set()  # segments
         while True:
-            segments = [] if queue.paged is None else queue.paged.by_urgency.get(urgency, [])
-            segments = [
-                one
-                for one in segments
-                if one.number not in done
-                and (one.last_ctime, one.last_id) > low
-                and (one.ctime, one.id) < high
-            ]
-            segment: Segment | None = None
-            if segments:
-                segment = segments[-1] if backwards else segments[0]
-                if segment.number not in files:
-                    data = self._data(segment, ALL)
-                    if data is None:
-                        yield None  # then another one may be the next
-                    else:
-                        files[segment.number] = data
-                    continue
-                done.add(segment.number)
-            try:
-                part = self._stretch(queue, urgency, segment, files, low, high, backwards)
-            except DamagedError as problem:
-                assert segment is not None
-                self._rebuild(segment, str(problem))
-                while segment.number in self._pages.segments:
+            line = [] if queue.paged is None else queue.paged.by_urgency.get(urgency, [])
+            line = [one for one in line if one.end > low and one.begin < high]
+            is_last = not line
+            start, end = low, high
+            if line and backwards:
+                start = max([(one.ctime, one.id[:-1]) for one in line])
+                line = [one for one in line if one.end > start]
+            elif line:
+                end = min([(one.last_ctime, one.last_id + b"\0") for one in line])
+                line = [one for one in line if one.begin < end]
+            if not self._fetch(line, files):
+                yield None  # then others may be the next
+                continue
+            part: dict[bytes, Job] = {}
+            damaged: Segment | None = None
+            for segment in line:
+                try:
+                    part.update(self._jobs_in(segment, files[segment.number]))
+                except DamagedError as problem:
+                    damaged = segment
+                    self._rebuild(segment, str(problem))
+            if damaged is not None:
+                while damaged.number in self._pages.segments:
                     yield None
                 continue
-            if part and backwards:
-                high = line_order(part[-1])
-            elif part:
-                low = line_order(part[-1])
-            yield from part
-            if segment is None:
-                return
-            del files[segment.number]
-
-    def _stretch(
-        self,
-        queue: Queue,
-        urgency: int,
-        segment: Segment | None,
-        files: dict[int, bytes],
-        low: tuple[int, bytes],
-        high: tuple[int, bytes],
-        backwards: bool,
-    ) -> list[Job]:
-        """The next jobs of a walk over ``queue``: those in ``segment``, which is next (None: there
-        is none), and all in memory before its end. ``files`` has its file; ``low``, ``high``: the
-        jobs are between them. Raises ``DamagedError``."""
-        found: dict[bytes, Job] = {}
-        if segment is not None:
-            data = files[segment.number]
-            for place in segment.places():
-                job = self._look_at(segment, place, data, 0)
-                if job is not None and segment.has(place):
-                    found[job.id] = job
+            part.update({job.id: job for job in queue.between(urgency, start, end)})
+            jobs = [job for job in part.values() if start < line_order(job) < end]
+            jobs.sort(key=line_order, reverse=backwards)
             if backwards:
-                low = max(low, (segment.ctime, segment.id[:-1]))
+                high = start
             else:
-                high = min(high, (segment.last_ctime, segment.last_id + b"\0"))
-        found.update({job.id: job for job in queue.between(urgency, low, high)})
-        part = [job for job in found.values() if low < line_order(job) < high]
-        part.sort(key=line_order, reverse=backwards)
-        return part
+                low = end
+            yield from jobs
+            if is_last:
+                return
+
+    def _fetch(self, line: list[Segment], files: dict[int, bytes]) -> bool:
+        """Let ``files`` be those of ``line``; return False if some are not there yet."""
+        numbers = {one.number for one in line}
+        for number in list(files):
+            if number not in numbers:
+                del files[number]
+        for segment in line:
+            if segment.number not in files:
+                data = self._data(segment, ALL)
+                if data is not None:
+                    files[segment.number] = data
+        return len(files) == len(line)
+
+    def _jobs_in(self, segment: Segment, data: bytes) -> dict[bytes, Job]:
+        """The jobs that are still in ``segment``, whose file is ``data``, to look at. Raises
+        ``DamagedError``."""
+        found: dict[bytes, Job] = {}
+        for place in segment.places():
+            job = self._look_at(segment, place, data, 0)
+            if job is not None and segment.has(place):
+                found[job.id] = job
+        return found

@@ -22,6 +22,7 @@ from disque_trio.node.core.pages.segment import (
     SegmentLines,
     pack_head,
 )
+from disque_trio.node.core.queues.disk_views import line_order
 from disque_trio.node.core.queues.queue import Queue, chunk_after, place_after
 from disque_trio.node.core.queues.store import JobStore
 from disque_trio.respserver.memory import MEMORY
@@ -115,6 +116,8 @@ class PageOut:
         self._retry_at = 0
         # Where there are no more jobs that may go, by queue and urgency.
         self._passed: dict[tuple[bytes, int], tuple[int, bytes]] = {}
+        # How far jobs went that belong between those on disk, likewise.
+        self._filled: dict[tuple[bytes, int], tuple[int, bytes]] = {}
 
     def wake_up(self) -> None:
         """Look again soon."""
@@ -129,6 +132,7 @@ class PageOut:
         self._last = None
         self._cursor = 0
         self._passed.clear()
+        self._filled.clear()
 
     def some(self) -> None:
         """Move the next jobs to disk, if there are any that may go."""
@@ -179,6 +183,7 @@ class PageOut:
             return
         self._tight = 0
         self._passed.clear()
+        self._filled.clear()
         if not self.pages.writing:
             self.pages.problem = ""  # there is nothing to write
         self._rest_until = self._machine.now + AGAIN_AFTER
@@ -214,10 +219,9 @@ class PageOut:
         keep = 1 if tight else HEAD_KEPT
         after = self._passed.get((queue.name, urgency), (0, b""))
         if segments:
-            after = max(after, (segments[-1].last_ctime, segments[-1].last_id))
+            after = max(after, segments[-1].end)
         if after[0]:
-            index = chunk_after(chunks, after[0], after[1])
-            start = 0 if index == len(chunks) else place_after(chunks[index], after[0], after[1])
+            index, start = _after(chunks, after)
             run = _measure(chunks, index, start, most, most_bytes, tight > 0)
             if run:
                 return index, start, run
@@ -225,15 +229,48 @@ class PageOut:
             # None behind the last segment: those ahead of the first.
             ahead = queue.ahead(segments[0])
             count = segments[0].count
-            if ahead < (keep + 1) * count:
-                return None
-            index, start = _position(chunks, ahead - count)
-            return index, start, count
+            if ahead >= (keep + 1) * count:
+                index, start = _position(chunks, ahead - count)
+                return index, start, count
+            return self._find_between(queue, urgency, most, most_bytes, tight)
         if after[0]:
             return None
-        index, start = _skip(chunks, keep * most, keep * most_bytes)
+        index, start, ahead = _skip_head(chunks, keep * most, most, most_bytes)
         run = _measure(chunks, index, start, most, most_bytes, tight > 0)
+        run = min(run, max(ahead // keep, 1))  # more would come back at once
         return (index, start, run) if run else None
+
+    def _find_between(
+        self, queue: Queue, urgency: int, most: int, most_bytes: int, tight: int
+    ) -> tuple[int, int, int] | None:
+        """The same, for jobs that belong between those on disk, but not near the head."""
+        chunks = queue.line(urgency)
+        assert queue.paged is not None
+        first = queue.paged.by_urgency[urgency][0]
+        keep = ((1 if tight else HEAD_KEPT) + 1) * max(most, first.count)
+        index, start, ahead = _skip_head(chunks, keep, most, most_bytes)
+        at = queue.name, urgency
+        after = max(self._filled.get(at, (0, b"")), (first.ctime, first.id[:-1]))
+        index, start = max((index, start), _after(chunks, after))
+        while True:
+            run = _measure(chunks, index, start, most, most_bytes, tight > 0)
+            run = min(run, max(ahead >> 1, 1))
+            if not run:
+                return None
+            part = _part(chunks, index, start, run)
+            self._filled[at] = line_order(part[-1])
+            if 2 * sum([self._stays(job) for job in part]) <= run:
+                return index, start, run
+            index, start = _after(chunks, line_order(part[-1]))
+
+    def _stays(self, job: Job) -> bool:
+        """Whether ``job``, which is queued, has to stay in memory."""
+        return (
+            job.flags & STAYING != 0
+            or job.place is not None
+            or any(job.id in ids for ids in self.busy)
+            or job.id in self._store.progress.waiting
+        )
 
     def _write(self, queue: Queue, urgency: int, jobs: list[Job]) -> bool:
         """Make a segment of those of ``jobs`` that may go, and put the others back. Return whether
@@ -400,17 +437,45 @@ def _measure(
     return 0
 
 
-def _skip(chunks: list[list[Job]], count: int, size: int) -> tuple[int, int]:
-    """The place in the line behind the first ``count`` jobs, or behind fewer if they have ``size``
-    bytes."""
+def _skip(chunks: list[list[Job]], most: int, size: int) -> tuple[int, int, int]:
+    """The place in the line behind the first ``most`` jobs, or behind fewer if they have ``size``
+    bytes; and how many they are."""
+    count = 0
     for index in range(len(chunks)):
         chunk = chunks[index]
         for at in range(len(chunk)):
-            if count <= 0 or size <= 0:
-                return index, at
-            count -= 1
+            if count >= most or size <= 0:
+                return index, at, count
+            count += 1
             size -= len(chunk[at].body or b"") + _RECORD
-    return len(chunks), 0
+    return len(chunks), 0, count
+
+
+def _skip_head(
+    chunks: list[list[Job]], kept: int, most: int, most_bytes: int
+) -> tuple[int, int, int]:
+    """The same, for ``kept`` jobs, with bytes in proportion to ``most_bytes`` for ``most`` of them.
+    If there are few, as they are large, some of the small ones behind them count, too."""
+    size = kept * most_bytes // most
+    found = _skip(chunks, kept, size)
+    if _measure(chunks, found[0], found[1], most, most_bytes, True) > found[2]:
+        found = _skip(chunks, kept, 2 * size)
+    return found
+
+
+def _after(chunks: list[list[Job]], last: tuple[int, bytes]) -> tuple[int, int]:
+    """The place in the line behind ``last`` (see ``line_order``)."""
+    index = chunk_after(chunks, last[0], last[1])
+    return index, 0 if index == len(chunks) else place_after(chunks[index], last[0], last[1])
+
+
+def _part(chunks: list[list[Job]], index: int, start: int, count: int) -> list[Job]:
+    """The next ``count`` jobs from a place in the line on."""
+    found: list[Job] = []
+    while len(found) < count:
+        found += chunks[index][start : start + count - len(found)]
+        index, start = index + 1, 0
+    return found
 
 
 def _position(chunks: list[list[Job]], count: int) -> tuple[int, int]:

@@ -76,6 +76,7 @@ class Paging:
         self._keys = KeysOnDisk(store)
         self._out = PageOut(store, self._keys)
         self.give_back = GiveBack(store, self._out.busy)
+        self._out.busy.append(self.give_back.visits)
         self.aside = InNoQueue(store, self._out)
         self._out.more = self.aside.page_out_one
         self._dead: dict[bytes, Callable[[Job], None]] = {}
@@ -100,6 +101,8 @@ class Paging:
         pages = self.pages
         if pages.hungry:
             self._feed()
+        if pages.sparse:
+            self._gather()
         if self._memory.used > pages.above:
             if not self._store.progress.due:  # otherwise notes about jobs wait to be written
                 if self.give_back.visits:
@@ -127,6 +130,21 @@ class Paging:
                 self.pages.order_read(first)
         if soon:
             self.wake()
+
+    def _gather(self) -> None:
+        """Have two sparse segments read that are next to each other, so that their files go; their
+        jobs go to disk with others again."""
+        pages = self.pages
+        memory = self._memory
+        # They may come faster than they go.
+        if memory.used >= min((pages.above + memory.external_above) // 2, memory.external_above):
+            return
+        while pages.sparse and not self._to_read:
+            segment = pages.segments.get(pages.sparse.pop())
+            other = None if segment is None else self._lines_of(segment).neighbour(segment)
+            if segment is not None and other is not None:
+                self._to_read += [(segment.number, ALL_JOBS), (other.number, ALL_JOBS)]
+                self._read_next()
 
     def wake(self) -> None:
         """Call ``go_on`` soon."""

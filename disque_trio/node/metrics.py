@@ -17,6 +17,7 @@ from disque_trio.node.core.changes.state_counts import (
     COPY,
     IN_QUEUE,
     LATER,
+    RETRYING,
     STATES,
     JobStateCounts,
 )
@@ -90,12 +91,17 @@ class Walk:
         for queue, number in later.items():
             name = b"" if counts.of(queue) is counts.rest else queue
             self.queues.setdefault(name, JobStateCounts()).delayed += number
+        for queue, number in aside.retried().items():
+            name = b"" if counts.of(queue) is counts.rest else queue
+            self.queues.setdefault(name, JobStateCounts()).waiting += number
         for queue, number in node.paging.dead().items():
             name = b"" if counts.of(queue) is counts.rest else queue
             self.queues.setdefault(name, JobStateCounts()).dead += number
         delayed = sum(later.values())
         self.states[LATER] += delayed
-        self.states[COPY] += aside.lines.live - delayed
+        alone = node.paging.pages.number_retried(True)
+        self.states[RETRYING] += alone
+        self.states[COPY] += aside.lines.live - delayed - alone
 
     def free(self) -> Iterator[None]:
         """Free it bit by bit: freeing thousands of objects takes a millisecond."""
@@ -299,7 +305,7 @@ class JobFigures:
             (
                 "jobs_waiting_retry",
                 "Loaded jobs that no client has and that are not queued yet.",
-                len(node.progress.waiting),
+                len(node.progress.waiting) + node.paging.pages.number_retried(),
             ),
             ("consuming_clients", "Clients that have jobs pushed to them.", node.consumers.count),
             ("policies", "Queue policies.", node.policies.count),

@@ -51,7 +51,7 @@ class Figures:
             "memory": {"maxmemory_policy": "acks" if store.evicts else "noeviction"},
             "jobs": {
                 "registered_jobs": store.jobs.count + pages.jobs,
-                "jobs_waiting_retry": len(store.progress.waiting),
+                "jobs_waiting_retry": len(store.progress.waiting) + pages.number_retried(),
                 "unique_keys": store.uniques.entries.count,
                 "paging_jobs": pages.jobs,
                 "paging_bytes_disk": pages.disk,

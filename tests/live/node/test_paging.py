@@ -13,12 +13,15 @@ ON = ("--appendonly", "yes", "--maxmemory", "12mb", "--paging", "yes")
 JOBS = 25_000
 
 
-def fill(wire: Wire, count: int) -> list[bytes]:
-    """Add ``count`` jobs; returns their ids."""
+def fill(wire: Wire, count: int, retry: int = 300) -> list[bytes]:
+    """Add ``count`` jobs with this retry time; returns their ids."""
     ids: list[bytes] = []
     for at in range(0, count, 500):
-        request = b"*4\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$6\r\n%06d\r\n$1\r\n0\r\n"
-        wire.raw(b"".join([request % (at + number) for number in range(500)]))
+        request = (
+            b"*6\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$6\r\n%06d\r\n$1\r\n0\r\n"
+            b"$5\r\nRETRY\r\n$3\r\n%03d\r\n"
+        )
+        wire.raw(b"".join([request % (at + number, retry) for number in range(500)]))
         for _ in range(500):
             reply = wire.read()
             assert isinstance(reply, bytes), reply
@@ -125,3 +128,66 @@ def test_a_rewrite_keeps_jobs_on_disk(disque_server: NodeFactory) -> None:
     wire = node.wire()
     wait_until(lambda: wire("PING") == b"PONG")
     assert take_all(wire) == ids
+
+
+def started_again(disque_server: NodeFactory, node: LiveNode) -> tuple[LiveNode, Wire]:
+    """A node that has loaded the file of ``node``, which ended."""
+    new = disque_server(*ON, cwd=node.directory)
+    wire = new.wire()
+    wait_until(lambda: wire("PING") == b"PONG")
+    return new, wire
+
+
+def killed_without_progress(
+    disque_server: NodeFactory, retry: int
+) -> tuple[LiveNode, Wire, list[bytes]]:
+    """A node that started without a progress file, and the jobs that it had: nobody knows whether
+    clients have them."""
+    node = disque_server(*ON)
+    ids = fill(node.wire(), JOBS, retry)
+    wait_until(lambda: paged(node) > JOBS // 2)
+    node.kill()
+    (node.directory / "disque.aof.progress").unlink()
+    return *started_again(disque_server, node), ids
+
+
+def waiting(node: LiveNode) -> int:
+    return int(node.info("jobs")["jobs_waiting_retry"])
+
+
+def check_that_all_wait(node: LiveNode, wire: Wire) -> None:
+    assert waiting(node) == JOBS
+    wait_until(lambda: paged(node) > JOBS // 2)
+    assert int(node.info("memory")["used_memory"]) < 12 << 20
+    fields = wire("QSTAT", "q", "FULL")
+    assert isinstance(fields, list)
+    assert fields[fields.index(b"jobs-waiting") + 1] == JOBS
+
+
+def test_jobs_of_which_nothing_is_known_wait_on_disk(disque_server: NodeFactory) -> None:
+    node, wire, ids = killed_without_progress(disque_server, 600)
+    check_that_all_wait(node, wire)
+    wait_until(lambda: node.info("persistence")["progress_file_status"] == "ok")
+    node.kill()
+    again, wire = started_again(disque_server, node)
+    check_that_all_wait(again, wire)
+    assert wire("GETJOB", "NOHANG", "FROM", "q") is None
+    assert wire("ENQUEUE", *ids[5000:5100]) == 100
+    assert take_all(wire) == ids[5000:5100]
+    assert wire("ACKJOB", *ids) == JOBS - 100
+    assert again.info("jobs")["registered_jobs"] == "0"
+
+
+def test_they_are_all_queued_after_their_retry_time(disque_server: NodeFactory) -> None:
+    node, wire, ids = killed_without_progress(disque_server, 5)
+    assert waiting(node) == JOBS
+    found: list[bytes] = []
+    while len(found) < JOBS:
+        reply = wire("GETJOB", "COUNT", 500, "FROM", "q")
+        assert isinstance(reply, list)
+        new = [job[1] for job in reply]
+        assert wire("ACKJOB", *new) == len(new)
+        found += new
+    assert sorted(found) == sorted(ids)
+    assert waiting(node) == 0
+    wait_until(lambda: not list((node.directory / "pages").iterdir()))

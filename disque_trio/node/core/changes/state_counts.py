@@ -126,8 +126,11 @@ class JobStateCounter:
         """Reply to all who waited for this walk, which is over."""
         counted, self._counting = self._counting, {}
         dead = self._paging.dead()
+        aside = self._paging.aside
+        later, retried = aside.later(), aside.retried()
         for name, tally in counted.items():
-            tally.delayed += self._paging.aside.number_later(name)
+            tally.delayed += later.get(name, 0)
+            tally.waiting += retried.get(name, 0)
             tally.dead += dead.get(name, 0)
             for reply, answer in tally.replies:
                 reply.reply = answer(tally)

@@ -25,7 +25,7 @@ from disque_trio.node.core.jobs.job import (
     is_maker,
 )
 from disque_trio.node.core.jobs.replicas import Replicas
-from disque_trio.node.core.jobs.trailers import Trailers
+from disque_trio.node.core.jobs.trailers import JobOnDisk, Trailers
 from disque_trio.protocol.progress import (
     WAITING,
     JobEnding,
@@ -164,7 +164,7 @@ class Progress:
                 return True
         elif state != ACTIVE:
             return False
-        elif self.waiting.get(job.id) is job:
+        elif self._waits(job):
             return True
         elif job.retry == 0:
             # Others are delayed, or copies. If it was delivered, it usually is no longer in the
@@ -178,6 +178,12 @@ class Progress:
             return False
         trailer = self._trailers.of(job)
         return trailer is not None and (trailer.reason != b"" or len(trailer.attempts) > 0)
+
+    def _waits(self, job: Job) -> bool:
+        """Whether ``job`` was loaded, but not queued yet, although no client has it."""
+        if isinstance(job, JobOnDisk):
+            return job.waits
+        return self.waiting.get(job.id) is job
 
     def _is_to_be_queued(self, job: Job) -> bool:
         """Whether ``job`` was loaded, and other nodes have yet to be asked before it is queued. If
@@ -205,7 +211,7 @@ class Progress:
         if job.state == ACTIVE and job.flags & (FLAG_DELIVERED | FLAG_PAUSED) == FLAG_DELIVERED:
             taken = self._machine.now if job.taking is None else job.taking.last_seen
         flags: int = job.flags & FLAGS_KEPT
-        if self.waiting.get(job.id) is job:
+        if self._waits(job):
             flags |= WAITING
         state = QUEUED if self._is_to_be_queued(job) else job.state
         found = JobProgress(state, flags, job.qtime, taken, job.nacks, job.deliveries)

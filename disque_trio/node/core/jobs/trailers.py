@@ -26,11 +26,13 @@ class JobOnDisk(Job):
 
     Attributes:
         trailer: its trailer; None: it has none.
+        waits: as if it were in ``Progress.waiting``.
     """
 
-    __slots__ = ("trailer",)
+    __slots__ = ("trailer", "waits")
 
     trailer: Trailer | None
+    waits: bool
 
 
 class Trailers:

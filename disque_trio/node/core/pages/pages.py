@@ -14,6 +14,7 @@ from disque_trio.node.core.pages.index import SegmentIndex, print_of
 from disque_trio.node.core.pages.segment import (
     MOST_JOBS,
     PLACE_BITS,
+    RETRIED,
     Segment,
     SegmentLines,
 )
@@ -145,6 +146,17 @@ class Pages:
     def find(self, id: bytes) -> list[int]:
         """Return the places where the job ``id`` may be: usually none or one."""
         return self.index.find(id) if self.jobs else []
+
+    def number_retried(self, alone: bool = False) -> int:
+        """How many jobs that were loaded lie on disk until their retry time is over. ``alone``: of
+        which there are no copies elsewhere."""
+        return sum(
+            [
+                segment.live
+                for segment in self.segments.values()
+                if segment.origin == RETRIED and not (alone and segment.retry)
+            ]
+        )
 
     @property
     def next_expiry(self) -> int:

@@ -24,6 +24,7 @@ PLACE_BITS: Final = 12
 MOST_JOBS: Final = 1 << PLACE_BITS  # in a segment
 SEGMENT_TAKES: Final = 800  # bytes of memory, besides those for each job
 LATER: Final = b"later"
+RETRIED: Final = b"retried"
 UNKNOWN: Final = b"?"
 EXPIRING_SECONDS: Final = 10  # others that expire by then come back, too, when a job expires
 _NEVER: Final = 1 << 40  # s
@@ -69,7 +70,8 @@ class Segment:
         retry: the shortest retry time of those that others hold, too, in s; 0: there are none.
         origin: they are copies of jobs that this node has in its queue; ``UNKNOWN`` and the start
             of an id: that node made them, and it is not known which has them; None: they are in the
-            queue here; ``LATER``: they were made here, with a delay.
+            queue here; ``LATER``: they were made here, with a delay; ``RETRIED``: they were loaded,
+            and wait for their retry time (see ``Progress.waiting``).
         heard_from: the node that made them, once it said that it has some of them, if that was not
             known.
         plain: its jobs were made here, are in the queue here and nowhere else, have no trailer, and

@@ -14,7 +14,14 @@ from disque_trio.node.core.jobs.job import ACTIVE, FLAG_TRAILER, QUEUED, Job
 from disque_trio.node.core.jobs.registry import SHARD_SHIFT
 from disque_trio.node.core.jobs.trailers import JobOnDisk
 from disque_trio.node.core.pages.pages import ALL, IDS, VIEW
-from disque_trio.node.core.pages.segment import LATER, PLACE_BITS, UNKNOWN, DamagedError, Segment
+from disque_trio.node.core.pages.segment import (
+    LATER,
+    PLACE_BITS,
+    RETRIED,
+    UNKNOWN,
+    DamagedError,
+    Segment,
+)
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.store import TIME_ERROR, JobStore
 from disque_trio.protocol.serialjob import ID_LENGTH, SerialJob
@@ -41,6 +48,7 @@ def job_of(segment: Segment, place: int, qtime: int, found: SerialJob, store: Jo
         found.retry,
     )
     job.trailer = trailer
+    job.waits = segment.origin == RETRIED
     job.nacks = found.nacks
     job.deliveries = found.deliveries
     revive(job, segment, place, found.flags, qtime, store)
@@ -77,7 +85,7 @@ def _revive_copy(job: Job, segment: Segment, place: int, store: JobStore) -> Non
         job.qtime = heard + job.retry * 1000 + spread
     job.state = ACTIVE
     node = segment.origin or b""
-    if node == LATER:
+    if node in (LATER, RETRIED):
         return
     is_known = node[:1] != UNKNOWN
     if not is_known:
@@ -95,6 +103,7 @@ def dead_letter_of(queue: bytes) -> Job:
     job = JobOnDisk(id, queue, b"", 1, 0, 0, 0, 0)
     job.state = QUEUED
     job.flags = FLAG_TRAILER
+    job.waits = False
     job.trailer = Trailer()
     job.trailer.letter = Letter(id, b"", BY_ATTEMPTS, 0, b"")
     return job

@@ -1,5 +1,5 @@
 """Moves jobs that are in no queue to disk while memory is short: copies that this node holds for
-others, and jobs with a delay.
+others, jobs with a delay, and jobs that were loaded without knowing whether a client has them.
 
 The segments of copies go by the node that has the jobs in its queue, as far as this one knows, by
 queue, and by the time at which this node would ask whether it still has. That node says in time
@@ -10,9 +10,13 @@ that node has the job (LEFT). So a copy on disk is late by a 32nd of its retry t
 most cases it ends without having been read.
 
 A segment of jobs with a delay comes back just before the first of these is over. The later that is,
-the longer is the time that its jobs are spread over.
+the longer is the time that its jobs are spread over. One of loaded jobs comes back just before the
+first of their retry times is over. That may be the same time for all of them, and they can go to
+disk again from their queues; so only one such segment comes at a time.
 """
 
+from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from disque_trio.node.core.jobs.job import (
@@ -24,7 +28,7 @@ from disque_trio.node.core.jobs.job import (
     first_due,
     is_maker,
 )
-from disque_trio.node.core.pages.segment import LATER, UNKNOWN, Segment, SegmentLines
+from disque_trio.node.core.pages.segment import LATER, RETRIED, UNKNOWN, Segment, SegmentLines
 from disque_trio.node.core.queues.disk_views import line_order
 from disque_trio.node.core.queues.page_out import AGAIN_AFTER, STAYING, PageOut
 from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
@@ -36,6 +40,8 @@ READ_AHEAD: Final = 500  # ms before the delay of the first job of a segment is 
 LEAST_OF: Final = 128  # of the jobs that a segment may have
 LATENESS: Final = 32  # of the retry time
 LOOKED_AT: Final = 8_192  # jobs at a time
+LOOK_AFTER: Final = 10  # ms, whether memory has room for loaded jobs whose time has come
+AT_LEAST_EVERY: Final = 100  # ms some of these come back, even if it has none
 _FRACTION: Final = 64  # of the limit, by which memory grows before the next look
 
 
@@ -47,10 +53,14 @@ class InNoQueue:
 
     Attributes:
         lines: their segments.
+        over: numbers of those of loaded jobs whose time has come.
     """
 
     def __init__(self, store: JobStore, out: PageOut) -> None:
         self.lines = SegmentLines(b"", {}, {}, _nothing)
+        self.over: deque[int] = deque()
+        self._coming = 0  # the last one of these that was read
+        self._came_at = 0
         self._store = store
         self._out = out
         self._pages = out.pages
@@ -62,9 +72,14 @@ class InNoQueue:
         self._rest_until = 0
         self._rest_below = 0
 
+    def wake_up(self) -> None:
+        """Look again soon."""
+        self._rest_until = 0
+
     def clear(self) -> None:
         """Start over: there are no jobs any more."""
         self.lines = SegmentLines(b"", {}, {}, _nothing)
+        self.over.clear()
         self._below = 0
 
     # ---- to disk ----------------------------------------------------------------------------
@@ -77,12 +92,18 @@ class InNoQueue:
             return False
         found: dict[tuple[bytes, bytes, int], list[Job]] = {}
         looked = 0
+        waiting = self._store.progress.waiting
         # First those that are not needed for longest.
         for number in self._timers.numbers(self._below):
             self._below = number
             for job in self._timers.in_bucket(number):
                 looked += 1
-                if self._may_go(job, now):
+                if waiting and waiting.get(job.id) is job:
+                    if not self._is_retried(job, now):
+                        continue
+                    # The metrics tell jobs of which there are copies elsewhere from others.
+                    key = (RETRIED, job.queue, int(job.retry) * 2 + (job.delivered is None))
+                elif self._may_go(job, now):
                     key = (_origin(job), job.queue, int(job.retry))
                 elif self._is_later(job, now):
                     key = (LATER, job.queue, 0)
@@ -151,11 +172,23 @@ class InNoQueue:
             and job.place is None
         )
 
+    def _is_retried(self, job: Job, now: int) -> bool:
+        """Whether ``job``, which was loaded and is not queued yet, may go to disk at ``now`` (ms)
+        until its retry time is over. Those that other nodes are being asked about stay."""
+        return (
+            job.state == ACTIVE
+            and job.retry > 0
+            and not job.flags & (STAYING | FLAG_DELIVERED)
+            and int(job.awake) > now + LEAST_DELAY
+            and job.place is None
+            and job.id not in self._store.progress.to_queue
+        )
+
     def _write(self, origin: bytes, jobs: list[Job]) -> bool:
         """Make a segment of ``jobs``, which ``origin`` has queued, unless they are too few."""
         if len(jobs) < max(self._pages.most // LEAST_OF, 1):
             return False
-        if origin is LATER:
+        if origin is LATER or origin is RETRIED:
             due = min([int(job.awake) for job in jobs]) - READ_AHEAD
         else:
             due = max([int(job.awake) for job in jobs])
@@ -163,10 +196,40 @@ class InNoQueue:
         segment = self._out.make(jobs[0].queue, 0, jobs, [], origin)
         if segment is None:
             return False
+        if origin is RETRIED:
+            waiting = self._store.progress.waiting
+            for job in jobs:
+                if not job.awake:  # it has left the timers
+                    del waiting[job.id]
         self.lines.add(segment)
         self._pages.tell_at(segment, due)
         self._store.limits.wake(self._pages.due)
         return True
+
+    # ---- from disk --------------------------------------------------------------------------
+
+    def is_coming(self) -> bool:
+        """Whether a segment of loaded jobs is being read because its time has come."""
+        segment = self._pages.segments.get(self._coming)
+        return segment is not None and segment.reading
+
+    def bring_retried(self, now: int, page_in: Callable[[Segment, bytes], bool]) -> None:
+        """Bring loaded jobs back whose time has come at ``now`` (ms), one segment after the other:
+        those that are in memory with ``page_in``. If memory is short, the next one has to wait a
+        little until it is not."""
+        pages = self._pages
+        while self.over and not self.is_coming():
+            if self._memory.used > pages.above and now < self._came_at + AT_LEAST_EVERY:
+                return
+            segment = pages.segments.get(self.over.popleft())
+            if segment is None or segment.reading:
+                continue
+            self._coming = segment.number
+            self._came_at = now
+            if segment.data is not None:
+                page_in(segment, segment.data)
+            else:
+                pages.order_read(segment)
 
     # ---- what other nodes say ---------------------------------------------------------------
 
@@ -226,15 +289,19 @@ class InNoQueue:
         self._pages.tell_at(segment, due)
         return True
 
-    def number_later(self, queue: bytes) -> int:
-        """How many jobs of ``queue`` lie on disk until their delay is over."""
-        return self.later().get(queue, 0)
-
     def later(self) -> dict[bytes, int]:
         """How many jobs lie on disk until their delay is over, by queue."""
+        return self._count(LATER)
+
+    def retried(self) -> dict[bytes, int]:
+        """How many jobs that were loaded lie on disk until their retry time is over, by queue."""
+        return self._count(RETRIED)
+
+    def _count(self, origin: bytes) -> dict[bytes, int]:
+        """How many jobs are in segments with this ``origin``, by queue."""
         found: dict[bytes, int] = {}
         for segment in self.lines.by_urgency.get(0, []):
-            if segment.origin == LATER:
+            if segment.origin == origin:
                 found[segment.queue] = found.get(segment.queue, 0) + segment.live
         return found
 

@@ -18,6 +18,7 @@ from disque_trio.node.core.pages.pages import Pages
 from disque_trio.node.core.pages.segment import (
     EXPIRING_SECONDS,
     HEAD_SIZE,
+    RETRIED,
     Segment,
     SegmentLines,
     pack_head,
@@ -140,12 +141,12 @@ class PageOut:
         now = self._machine.now
         if pages.problem and now < self._retry_at:
             return
-        used = self._memory.used
-        if now < self._rest_until and used < self._rest_below:
-            return
+        rests = now < self._rest_until and self._memory.used < self._rest_below
         before = pages.jobs
         for _ in range(SEGMENTS_A_TURN):
-            if pages.writing > pages.most_writing or not (self._page_out_one() or self.more()):
+            if pages.writing > pages.most_writing:
+                return
+            if (rests or not self._page_out_one()) and not self.more():
                 return
             if self._memory.used <= pages.above or pages.jobs - before >= JOBS_A_TURN:
                 return
@@ -303,6 +304,7 @@ class PageOut:
         store = self._store
         progress = store.progress
         waiting = progress.waiting
+        waits = origin == RETRIED
         busy = [ids for ids in self.busy if ids]
         records: list[bytes] = []
         ids: list[bytes] = []
@@ -323,7 +325,7 @@ class PageOut:
                 or (copies and job.flags & FLAG_DELIVERED)
                 or body is None
                 or job.etime <= gone
-                or (waiting and job.id in waiting)
+                or (waiting and not waits and job.id in waiting)
                 or (busy and any(job.id in ids for ids in busy))
                 or (segment is not None and len(segment.holders) >= MOST_SETS)
                 or at > 2 * pages.most_bytes  # with what ``_measure`` does not know of

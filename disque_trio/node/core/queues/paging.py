@@ -18,6 +18,7 @@ from zlib import crc32
 from disque_trio.eventlog.schema import ACKED, Kind, Reason
 from disque_trio.node.core.jobs.job import (
     FLAG_TRAILER,
+    FLAG_WILLQUEUE,
     FLAGS_IN_FILES,
     JOB_OVERHEAD,
     Job,
@@ -29,13 +30,14 @@ from disque_trio.node.core.jobs.registry import SHARD_SHIFT
 from disque_trio.node.core.pages.pages import ALL_JOBS, EXPIRE, TELL, VIEW, Pages
 from disque_trio.node.core.pages.segment import (
     LATER,
+    RETRIED,
     DamagedError,
     Segment,
     SegmentLines,
 )
 from disque_trio.node.core.queues.disk_views import DiskViews, job_of, line_order, revive
 from disque_trio.node.core.queues.give_back import GiveBack
-from disque_trio.node.core.queues.in_no_queue import InNoQueue
+from disque_trio.node.core.queues.in_no_queue import LOOK_AFTER, InNoQueue
 from disque_trio.node.core.queues.page_out import STAYING, KeysOnDisk, PageOut
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
@@ -93,6 +95,7 @@ class Paging:
         if above is not None and self._memory.limit:
             self.pages.fit(self._memory.limit)
         self._out.wake_up()
+        self.aside.wake_up()
 
     # ---- turns ------------------------------------------------------------------------------
 
@@ -155,6 +158,8 @@ class Paging:
         """When ``go_on`` next has something to do, in ms; 0: never."""
         if self.pages.hungry or self.ready:
             return self._machine.now
+        if self.pages.segments and self.aside.over and not self.aside.is_coming():
+            return self._machine.now + LOOK_AFTER
         due, tidied = self.pages.due if self.pages.segments else 0, self.views.due
         return min(due, tidied) if due and tidied else due or tidied
 
@@ -187,10 +192,14 @@ class Paging:
         while segment is not None:
             if segment.origin is None:
                 self._to_read.append((segment.number, TELL))
+            elif segment.origin == RETRIED:
+                self.aside.over.append(segment.number)
             elif not self.aside.look_at(segment):
                 self._to_read.append((segment.number, ALL_JOBS))
             segment = self.pages.take_untold(now)
         self._read_next()
+        if self.aside.over:
+            self.aside.bring_retried(now, self.page_in)
         self._go_on_with_dead()
 
     def _read_next(self) -> None:
@@ -405,6 +414,8 @@ class Paging:
 
     def _take_one(self, segment: Segment, place: int, job: Job) -> None:
         """Bring ``job``, the one at ``place`` of ``segment``, back into memory."""
+        if segment.origin == RETRIED:
+            self._store.progress.waiting[job.id] = job
         self.pages.take(segment, self._lines_of(segment), place, not segment.plain)
         self._hold(job, segment.moved, crc32(job.id))
         if segment.origin is None:
@@ -421,6 +432,9 @@ class Paging:
 
     def _hold_all(self, segment: Segment, jobs: list[Job], checksums: list[int]) -> None:
         """Hold ``jobs``, which were in ``segment``, and whose ids have these ``checksums``."""
+        if segment.origin == RETRIED:
+            for job in jobs:
+                self._store.progress.waiting[job.id] = job
         for at in range(len(jobs)):
             self._hold(jobs[at], segment.moved, checksums[at])
         if segment.origin is None:
@@ -551,6 +565,11 @@ class Paging:
             revive(job, segment, place, found.flags & ~STAYING, first_due(job), self._store)
             return job
         flags = (found.flags | 1 | (2 if job.retry else 0)) & ~STAYING
+        if segment.origin == RETRIED:
+            flags = (found.flags | FLAG_WILLQUEUE) & ~STAYING
+            due = self._machine.now + job.retry * 1000
+            revive(job, segment, place, flags, due, self._store)
+            return job
         # Other holders may not have heard of it for long.
         holders = segment.holders_at(place)
         gap = job.retry * 1000 if holders is None or segment.origin is not None else 1

@@ -142,7 +142,14 @@ class Recovery:
     def postpone(self, job: Job, was_queued: bool) -> None:
         """Place ``job``, of which nothing is known, as a C node does: it is queued after its retry
         time."""
-        self._store.postpone(job)
+        store = self._store
+        if job.delivered is None:
+            # In the order of the file, so that those which go to disk are successive ones.
+            job.flags |= FLAG_WILLQUEUE
+            job.qtime = self._machine.now + job.retry * 1000
+            store.schedule(job)
+        else:
+            store.postpone(job)
         if self._is_to_queue(job, was_queued):
             self._progress.waiting[job.id] = job
 

@@ -117,7 +117,7 @@ class InNoQueue:
                 if jobs is None:
                     jobs = found[key] = []
                 jobs.append(job)
-                if len(jobs) == self._pages.most:
+                if len(jobs) == self._pages.most and key[0] is not RETRIED:
                     self._below = number + 1
                     self._write(key[0], jobs)
                     return True
@@ -185,6 +185,25 @@ class InNoQueue:
         )
 
     def _write(self, origin: bytes, jobs: list[Job]) -> bool:
+        """Make segments of ``jobs``, which ``origin`` has queued, unless they are too few."""
+        if origin is not RETRIED:
+            return self._write_one(origin, jobs)
+        # All of a time at once, and in order: jobs that come into their queue between others that
+        # are on disk could not go there again.
+        jobs.sort(key=line_order)
+        written = False
+        part: list[Job] = []
+        size = 0
+        for job in jobs:
+            part.append(job)
+            size += len(job.body or b"")
+            if len(part) == self._pages.most or size >= self._pages.most_bytes:
+                written = self._write_one(origin, part) or written
+                part = []
+                size = 0
+        return self._write_one(origin, part) or written
+
+    def _write_one(self, origin: bytes, jobs: list[Job]) -> bool:
         """Make a segment of ``jobs``, which ``origin`` has queued, unless they are too few."""
         if len(jobs) < max(self._pages.most // LEAST_OF, 1):
             return False

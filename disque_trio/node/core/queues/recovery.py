@@ -26,7 +26,9 @@ from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
 from disque_trio.protocol import bus
 from disque_trio.protocol.progress import WAITING, JobProgress, ProgressReader
 from disque_trio.protocol.serialjob import deljob, is_job_id
+from disque_trio.respserver.memory import UNLIMITED
 
+ASIDE: Final = 5_000  # ms that jobs that go to disk wait at least, so that they can
 CONNECTING: Final = 500  # ms after a start in which nodes usually connect with each other
 _TOGETHER: Final = 100  # jobs that other nodes are asked about in the same ms
 
@@ -146,7 +148,7 @@ class Recovery:
         if job.delivered is None:
             # In the order of the file, so that those which go to disk are successive ones.
             job.flags |= FLAG_WILLQUEUE
-            job.qtime = self._machine.now + job.retry * 1000
+            job.qtime = max(self._machine.now + job.retry * 1000, self._soonest())
             store.schedule(job)
         else:
             store.postpone(job)
@@ -193,9 +195,16 @@ class Recovery:
             if known.noted:
                 # If the clock was set back, that must not make a pause longer.
                 due = min(due, now + max(known.qtime - known.noted, 0))
-            self._schedule(job, due)
             if known.flags & WAITING:
+                due = max(due, self._soonest())
                 self._progress.waiting[job.id] = job
+            self._schedule(job, due)
+
+    def _soonest(self) -> int:
+        """When a job that waits for its retry time may be queued (ms): not while it is being
+        loaded if there may be more of these than memory holds."""
+        above = self._store.queues.pages.above
+        return self._machine.now + ASIDE if above < UNLIMITED else 0
 
     def _schedule(self, job: Job, due: int) -> None:
         """Schedule ``job`` for ``due`` (ms), or for when its other holders can be asked: it was not

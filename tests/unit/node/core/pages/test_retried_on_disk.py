@@ -8,6 +8,7 @@ from disque_trio.node.progress_file import _NewFile
 from disque_trio.protocol.progress import MAGIC, WAITING, ProgressReader
 from tests.support.node_bench import Bench
 from tests.support.paged import PagedBench
+from tests.unit.node.test_metrics import figures_of, scrape
 
 JOBS = 400
 RETRY = 50
@@ -142,6 +143,29 @@ def test_after_another_kill_they_wait_on(tmp_path: Path) -> None:
     assert bench.get() is None
     bench.advance(30)
     assert taken(bench) == [*ids[:7], *ids[8:]]
+
+
+def test_those_whose_time_was_over_before_the_start_go_to_disk_too(tmp_path: Path) -> None:
+    before, ids = filled()
+    first = Started(before, tmp_path / "aof")
+    found = first.note_all(tmp_path / "progress")
+    first.now += 100_000
+    bench = Started(first, tmp_path / "aof", found)
+    assert bench.pages.jobs == bench.waiting == JOBS
+    bench.advance(30)
+    assert bench.waiting == 0
+    assert bench.pages.jobs > JOBS - 50
+    assert taken(bench) == ids
+
+
+def test_the_metrics_have_them(tmp_path: Path) -> None:
+    before, _ = filled()
+    bench = Started(before, tmp_path / "aof")
+    found = scrape(figures_of(bench))
+    assert bench.pages.jobs == JOBS
+    assert found["disque_jobs"][("waiting-retry",)] == JOBS
+    assert found["disque_jobs_waiting_retry"][()] == JOBS
+    assert found["disque_registered_jobs"][()] == JOBS
 
 
 def test_files_that_are_damaged_are_made_again(tmp_path: Path) -> None:

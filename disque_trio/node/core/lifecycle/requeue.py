@@ -115,8 +115,10 @@ class Requeue:
             self._replicas.announce(job, bus.QUEUED)
         job.place = None
         store.put(job)
-        if nack or flags & (FLAG_QUEUED_BEFORE | FLAG_PAUSED):
-            store.progress.note(job)
+        progress = store.progress
+        # A start queues those that were made here without a note.
+        if nack or flags & (FLAG_QUEUED_BEFORE | FLAG_PAUSED) or not progress.is_own(job):
+            progress.note(job)
         if self._notes.noting:
             self._notes.note(schema.QUEUED, job, reason)
         if self._exports.asked_for:

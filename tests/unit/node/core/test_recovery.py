@@ -395,6 +395,27 @@ def test_a_job_is_also_queued_if_the_node_ends_again_before_it_could_ask(
     assert mesh.states(id) == ["queued", "active", "active"]
 
 
+def test_a_job_that_was_taken_over_is_queued_again_at_once_after_a_kill() -> None:
+    mesh = Mesh(2)
+    maker, taker = Files(mesh[0]), Files(mesh[1])
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 300)
+    maker.stop()
+    mesh.isolate(0)
+    mesh.peers[1].died(mesh.ids[0])
+    mesh.advance(2)
+    assert mesh[1].number_queued() == 1
+    restart_in(mesh, 0, maker)
+    mesh.rejoin(0)
+    look(mesh, 0)
+    mesh.advance(2)
+    assert mesh.states(id) == ["active", "queued"]
+    taker.kill()
+    restart_in(mesh, 1, taker)
+    look(mesh, 1)
+    mesh.advance(1.5)
+    assert mesh.states(id) == ["active", "queued"]
+
+
 @ends
 def test_what_another_node_said_of_a_job_holds_if_the_node_ends_again(mesh: Mesh, end: End) -> None:
     files = Files(mesh[0])

@@ -142,6 +142,8 @@ class PageOut:
         if pages.problem and now < self._retry_at:
             return
         rests = now < self._rest_until and self._memory.used < self._rest_below
+        if rests and not self._store.progress.waiting:
+            return
         before = pages.jobs
         for _ in range(SEGMENTS_A_TURN):
             if pages.writing > pages.most_writing:

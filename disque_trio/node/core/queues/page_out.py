@@ -97,6 +97,7 @@ class PageOut:
     Attributes:
         more: called if no queue has jobs that may go; returns whether others went.
         busy: ids of jobs that have to stay, as other parts of the node refer to them.
+        came: when jobs of a queue last came back, in ms.
     """
 
     def __init__(self, store: JobStore, keys: KeysOnDisk) -> None:
@@ -104,6 +105,7 @@ class PageOut:
         self.keys = keys
         self.more: Callable[[], bool] = _no_more
         self.busy: list[dict[bytes, Any]] = []
+        self.came = 0
         self._store = store
         self._machine = store.machine
         self._memory = store.machine.memory
@@ -235,6 +237,8 @@ class PageOut:
             if ahead >= (keep + 1) * count:
                 index, start = _position(chunks, ahead - count)
                 return index, start, count
+            if self._machine.now < self.came + AGAIN_AFTER:
+                return None  # somebody may be about to look at them
             return self._find_between(queue, urgency, most, most_bytes, tight)
         if after[0]:
             return None

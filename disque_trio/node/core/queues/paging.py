@@ -440,6 +440,7 @@ class Paging:
         if segment.origin is None:
             queue = self._store.queues.by_name[segment.queue]
             queue.put_in(segment.urgency, jobs)
+            self._out.came = self._machine.now
             self._changed(queue)
         elif segment.origin in self._dead:
             for job in jobs:

@@ -94,7 +94,7 @@ class Walk:
         for queue, number in aside.retried().items():
             name = b"" if counts.of(queue) is counts.rest else queue
             self.queues.setdefault(name, JobStateCounts()).waiting += number
-        for queue, number in node.paging.dead().items():
+        for queue, number in node.paging.views.dead().items():
             name = b"" if counts.of(queue) is counts.rest else queue
             self.queues.setdefault(name, JobStateCounts()).dead += number
         delayed = sum(later.values())

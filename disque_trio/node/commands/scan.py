@@ -313,7 +313,7 @@ class _JobCounts(_JobReading):
             tally = self._tallies.get(queue)
             if tally is not None:
                 tally.delayed += number - 1
-        for queue, number in node.paging.dead().items():
+        for queue, number in node.paging.views.dead().items():
             yield dead_letter_of(queue)
             tally = self._tallies.get(queue)
             if tally is not None:

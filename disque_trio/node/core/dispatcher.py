@@ -89,9 +89,7 @@ class Dispatcher:
                 message.id = id
                 self._hand_over(type, sender, message)
         elif type in self._with_jobs:
-            several = bus.read_jobs(packet)
-            if not self._pages.jobs or self._are_here(type, sender, several):
-                self._with_jobs[type](sender, several)
+            self._hand_jobs_over(type, sender, bus.read_jobs(packet))
         elif type in self._about_queue:
             self._about_queue[type](sender, bus.read_about_queue(packet))
         elif type in self._with_fields:
@@ -147,6 +145,12 @@ class Dispatcher:
         asker = self._replicas.named(message.aux) if message.aux else sender
         return asker != b"" and self._paging.answer(asker, message.id)
 
+    def _hand_jobs_over(self, type: int, sender: bytes, message: JobsMessage) -> None:
+        """Handle ``message``, in which ``sender`` sends jobs: those that lie on disk here once they
+        are in memory. Raises ``PacketError``."""
+        if not self._pages.jobs or self._are_here(type, sender, message):
+            self._with_jobs[type](sender, message)
+
     def _are_here(self, type: int, sender: bytes, message: JobsMessage) -> bool:
         """Reduce ``message`` of ``sender`` to the jobs that do not lie on disk here. Return whether
         any are left to be handled now."""
@@ -162,7 +166,7 @@ class Dispatcher:
         if self._jobs.get(id) is not None:
             return True
         alone = JobsMessage([data], message.flags)
-        then = partial(self._with_jobs[type], sender, alone)
+        then = partial(self._hand_jobs_over, type, sender, alone)
         return not self._paging.bring(id, partial(self._go_on, sender, then))
 
     def _go_on(self, sender: bytes, then: Callable[[], None]) -> None:

@@ -125,7 +125,7 @@ class JobStateCounter:
     def _answer(self) -> None:
         """Reply to all who waited for this walk, which is over."""
         counted, self._counting = self._counting, {}
-        dead = self._paging.dead()
+        dead = self._paging.views.dead()
         aside = self._paging.aside
         later, retried = aside.later(), aside.retried()
         for name, tally in counted.items():

@@ -389,7 +389,7 @@ class AofCodec:
             data = segment.data
             if data is None:
                 data = self.read_file(number)
-            return list(map(loadjob, self._paging.payloads(segment, data)))
+            return list(map(loadjob, self._paging.views.payloads(segment, data)))
         except (DamagedError, OSError) as problem:
             self._paging.rebuild(segment, str(problem))
             raise OSError(f"jobs that lie on disk cannot be read: {problem}") from problem

@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterator
 from typing import Final
 from zlib import crc32
 
-from disque_trio.node.core.jobs.job import ACTIVE, FLAG_TRAILER, QUEUED, Job
+from disque_trio.node.core.jobs.job import (
+    ACTIVE,
+    FLAG_QUEUED_BEFORE,
+    FLAG_TRAILER,
+    FLAG_WILLQUEUE,
+    QUEUED,
+    Job,
+    first_due,
+    read_job,
+)
 from disque_trio.node.core.jobs.registry import SHARD_SHIFT
 from disque_trio.node.core.jobs.trailers import JobOnDisk
 from disque_trio.node.core.pages.pages import ALL, IDS, VIEW
@@ -24,7 +33,7 @@ from disque_trio.node.core.pages.segment import (
 )
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.store import TIME_ERROR, JobStore
-from disque_trio.protocol.serialjob import ID_LENGTH, SerialJob
+from disque_trio.protocol.serialjob import ID_LENGTH, SerialJob, decode_job
 from disque_trio.protocol.trailer import BY_ATTEMPTS, Letter, Trailer, split_body
 
 READ_AHEAD: Final = 1 << 20  # bytes; a scan reads no more together
@@ -72,6 +81,29 @@ def revive(job: Job, segment: Segment, place: int, flags: int, qtime: int, store
     job.qtime = qtime
     if segment.origin is not None:
         _revive_copy(job, segment, place, store)
+
+
+def remade(segment: Segment, place: int, found: SerialJob, store: JobStore) -> Job:
+    """The job at ``place`` of ``segment``, which cannot be read, that was ``found`` in the
+    append-only file."""
+    job = read_job(found, segment.queue, found.etime, found.ctime, 0)
+    now = store.machine.now
+    flags = found.flags
+    due = now + job.retry * 1000
+    if segment.origin == LATER:
+        due = first_due(job)
+    elif segment.origin == RETRIED:
+        flags |= FLAG_WILLQUEUE
+    else:
+        flags |= FLAG_QUEUED_BEFORE | (FLAG_WILLQUEUE if job.retry else 0)
+        if segment.origin is None:
+            segment.told = 0
+            if segment.holders_at(place) is not None:
+                due = now + 1  # other holders may not have heard of it for long
+        if not job.retry:
+            due = 0
+    revive(job, segment, place, flags, due, store)
+    return job
 
 
 def _revive_copy(job: Job, segment: Segment, place: int, store: JobStore) -> None:
@@ -183,6 +215,30 @@ class DiskViews:
         gone = job.etime * 1000 + 1000
         job.awake = min(job.qtime, gone) if job.qtime else gone  # as ``JobStore.schedule``
         return job
+
+    def payloads(self, segment: Segment, data: bytes) -> list[bytes]:
+        """The serialised jobs of ``segment``, whose file is ``data``, for an append-only file.
+        Raises ``DamagedError``."""
+        found: list[bytes] = []
+        trailers = self._store.trailers
+        for place in segment.places():
+            found.append(segment.record(data, 0, place)[2])
+            if not trailers.all_travel:
+                job = decode_job(found[-1])
+                if job.flags & FLAG_TRAILER and not trailers.travels(split_body(job.body)[1]):
+                    view = job_of(segment, place, 0, job, self._store)
+                    flags = job.flags & ~FLAG_TRAILER
+                    body = view.body or b""
+                    found[-1] = self._store.replicas.serialize(view, flags, job.etime, body)
+        return found
+
+    def dead(self) -> dict[bytes, int]:
+        """How many dead letters lie on disk, by queue."""
+        found: dict[bytes, int] = {}
+        for segment in self._pages.segments.values():
+            if segment.letters:
+                found[segment.queue] = found.get(segment.queue, 0) + segment.live
+        return found
 
     def ids(self, segment: Segment) -> list[bytes] | None:
         """The ids of the jobs that are still in ``segment``, in order; None: not yet. Raises

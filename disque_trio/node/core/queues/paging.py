@@ -18,30 +18,26 @@ from zlib import crc32
 from disque_trio.eventlog.schema import ACKED, Kind, Reason
 from disque_trio.node.core.jobs.job import (
     FLAG_TRAILER,
-    FLAG_WILLQUEUE,
     FLAGS_IN_FILES,
     JOB_OVERHEAD,
     Job,
-    first_due,
     id_minutes,
-    read_job,
 )
 from disque_trio.node.core.jobs.registry import SHARD_SHIFT
 from disque_trio.node.core.pages.pages import ALL_JOBS, EXPIRE, TELL, VIEW, Pages
 from disque_trio.node.core.pages.segment import (
-    LATER,
     RETRIED,
     DamagedError,
     Segment,
     SegmentLines,
 )
-from disque_trio.node.core.queues.disk_views import DiskViews, job_of, line_order, revive
+from disque_trio.node.core.queues.disk_views import DiskViews, line_order, remade, revive
 from disque_trio.node.core.queues.give_back import GiveBack
 from disque_trio.node.core.queues.in_no_queue import LOOK_AFTER, InNoQueue
 from disque_trio.node.core.queues.page_out import STAYING, KeysOnDisk, PageOut
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
-from disque_trio.protocol.serialjob import HEAD, Head, SerialJob, decode_job, deljob, loadjob
+from disque_trio.protocol.serialjob import HEAD, Head, decode_job, deljob, loadjob
 from disque_trio.protocol.trailer import Trailer, split_body
 from disque_trio.respserver.memory import MEMORY, UNLIMITED
 
@@ -107,7 +103,8 @@ class Paging:
         if pages.sparse:
             self._gather()
         if self._memory.used > pages.above:
-            if not self._store.progress.due:  # otherwise notes about jobs wait to be written
+            # Otherwise notes about jobs wait to be written, or what waited for jobs has to run.
+            if not (self._store.progress.due or self.ready):
                 if self.give_back.visits:
                     self.give_back.turn()
                 self._out.some()
@@ -535,7 +532,13 @@ class Paging:
         if segment is not None:
             self._trailers.clear()
             places = [place for place in segment.places() if place in found]
-            jobs = [self._remake(segment, place, decode_job(found[place])) for place in places]
+            jobs: list[Job] = []
+            for place in places:
+                one = decode_job(found[place])
+                if one.flags & FLAG_TRAILER:
+                    one.body, self._trailers[one.id] = split_body(one.body)
+                one.flags &= ~STAYING
+                jobs.append(remade(segment, place, one, self._store))
             jobs.sort(key=line_order)
             lost = segment.live - len(jobs)
             bodies = segment.bodies - sum([len(job.body or b"") for job in jobs])
@@ -556,28 +559,6 @@ class Paging:
             if other == number:
                 self._is_read(number, place)
         self.wake()
-
-    def _remake(self, segment: Segment, place: int, found: SerialJob) -> Job:
-        """The job at ``place`` of ``segment`` that was ``found`` in the append-only file."""
-        if found.flags & FLAG_TRAILER:
-            found.body, self._trailers[found.id] = split_body(found.body)
-        job = read_job(found, segment.queue, found.etime, found.ctime, 0)
-        if segment.origin == LATER:
-            revive(job, segment, place, found.flags & ~STAYING, first_due(job), self._store)
-            return job
-        flags = (found.flags | 1 | (2 if job.retry else 0)) & ~STAYING
-        if segment.origin == RETRIED:
-            flags = (found.flags | FLAG_WILLQUEUE) & ~STAYING
-            due = self._machine.now + job.retry * 1000
-            revive(job, segment, place, flags, due, self._store)
-            return job
-        # Other holders may not have heard of it for long.
-        holders = segment.holders_at(place)
-        gap = job.retry * 1000 if holders is None or segment.origin is not None else 1
-        if segment.origin is None:
-            segment.told = 0
-        revive(job, segment, place, flags, self._machine.now + gap if job.retry else 0, self._store)
-        return job
 
     # ---- single jobs ------------------------------------------------------------------------
 
@@ -663,30 +644,6 @@ class Paging:
         if entry is not None:
             self._store.uniques.load_end_of(entry)
         return self.end(id)
-
-    def payloads(self, segment: Segment, data: bytes) -> list[bytes]:
-        """The serialised jobs of ``segment``, whose file is ``data``, for an append-only file.
-        Raises ``DamagedError``."""
-        found: list[bytes] = []
-        trailers = self._store.trailers
-        for place in segment.places():
-            found.append(segment.record(data, 0, place)[2])
-            if not trailers.all_travel:
-                job = decode_job(found[-1])
-                if job.flags & FLAG_TRAILER and not trailers.travels(split_body(job.body)[1]):
-                    view = job_of(segment, place, 0, job, self._store)
-                    flags = job.flags & ~FLAG_TRAILER
-                    body = view.body or b""
-                    found[-1] = self._replicas.serialize(view, flags, job.etime, body)
-        return found
-
-    def dead(self) -> dict[bytes, int]:
-        """How many dead letters lie on disk, by queue."""
-        found: dict[bytes, int] = {}
-        for segment in self.pages.segments.values():
-            if segment.letters:
-                found[segment.queue] = found.get(segment.queue, 0) + segment.live
-        return found
 
     def walk(self, queue: Queue) -> Iterator[Job | None]:
         """The jobs of ``queue`` in turn, each in memory; None: the next one is not there yet."""

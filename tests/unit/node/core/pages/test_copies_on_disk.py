@@ -253,6 +253,29 @@ def test_a_copy_on_disk_of_a_job_that_was_queued_again_counts_the_delivery() -> 
     assert mesh[1].show(ids[0])[b"nacks"] == 1
 
 
+def test_a_job_that_is_given_while_its_copy_leaves_for_the_disk_again_is_there_once() -> None:
+    mesh, _ = holding()
+    holder = mesh[1]
+    waiting = holder.client()
+    holder.send(waiting, "GETJOB", "FROM", "q")
+    holder.node.commit()
+    while not (holder.orders or holder.node.paging.ready):
+        source, target, packet = mesh.moving.popleft()
+        bench = mesh[target]
+        bench.node.receive(mesh.ids[source], packet, bench.now)
+        bench.node.commit()
+        holder.node.replied()
+    while holder.orders:
+        holder.carry_out()
+    assert holder.node.paging.ready
+    while holder.node.paging.aside.page_out_one():
+        pass
+    mesh.settle()
+    ((_, id, _),) = holder.replies(waiting)[0]  # type: ignore[misc]
+    assert holder.node.store.jobs.get(id) is not None
+    assert not holder.node.paging.knows(id)
+
+
 def test_a_job_of_which_a_copy_is_on_disk_can_be_given_to_its_holder() -> None:
     mesh, ids = holding()
     mesh.stop_paging(1)

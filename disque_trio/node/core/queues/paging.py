@@ -119,8 +119,7 @@ class Paging:
         hungry = self.pages.hungry
         soon = False
         for name in list(hungry):
-            queue = self._store.queues.by_name.get(name)
-            first = None if queue is None or queue.paged is None else queue.paged.first()
+            first = self._first_of(name)
             if first is None or first.reading:
                 del hungry[name]
             elif first.data is not None:
@@ -130,6 +129,11 @@ class Paging:
                 self.pages.order_read(first)
         if soon:
             self.wake()
+
+    def _first_of(self, name: bytes) -> Segment | None:
+        """The segment that the queue ``name`` needs first; None: it has none."""
+        queue = self._store.queues.by_name.get(name)
+        return None if queue is None or queue.paged is None else queue.paged.first()
 
     def _gather(self) -> None:
         """Have two sparse segments read that are next to each other, so that their files go; their
@@ -177,8 +181,7 @@ class Paging:
         """Bring jobs back, and tell other nodes of those that stay on disk, as far as it is
         time."""
         for name in list(self.pages.hungry):
-            queue = self._store.queues.by_name.get(name)
-            first = None if queue is None or queue.paged is None else queue.paged.first()
+            first = self._first_of(name)
             if first is not None and first.data is not None:
                 self.page_in(first, first.data)
         segment = self.pages.take_expired((now - 1000) // 1000)
@@ -258,9 +261,7 @@ class Paging:
             elif segment.data is None:
                 if not segment.reading:
                     self.pages.order_read(segment)
-            elif self.want(segment, ALL_JOBS):
-                pass
-            else:
+            elif not self.want(segment, ALL_JOBS):
                 self.wake()
 
     def hears(self, node: bytes, id: bytes) -> bool:
@@ -303,21 +304,19 @@ class Paging:
         job = Job(id, segment.queue, None, 0, segment.ctime, etime, 0, 0, store.dump_number)
         job.delivered = segment.holders_at(place)
         self._end_key(id, self._replicas.of(job))
-        size = self._forget(segment, place)
-        if segment.origin is None:
-            queue = store.queues.by_name[segment.queue]
-            queue.gone_from_disk(size, not segment.live)
-            queue.atime = now
+        self._forget(segment, place)
         store.register(job)
         return job
 
-    def _forget(self, segment: Segment, place: int) -> int:
-        """Forget the job at ``place`` of ``segment``, which is over; return the bytes of its
-        body."""
+    def _forget(self, segment: Segment, place: int) -> None:
+        """Forget the job at ``place`` of ``segment``, which is over."""
         size = self.pages.take(segment, self._lines_of(segment), place)
         if self._memory.shares is not None:
             self._memory.shares.add(segment.queue, MEMORY, -JOB_OVERHEAD - size)
-        return size
+        if segment.origin is None:
+            queue = self._store.queues.by_name[segment.queue]
+            queue.gone_from_disk(size, not segment.live)
+            queue.atime = self._machine.now
 
     # ---- to disk ----------------------------------------------------------------------------
 
@@ -411,10 +410,8 @@ class Paging:
 
     def _take_one(self, segment: Segment, place: int, job: Job) -> None:
         """Bring ``job``, the one at ``place`` of ``segment``, back into memory."""
-        if segment.origin == RETRIED:
-            self._store.progress.waiting[job.id] = job
         self.pages.take(segment, self._lines_of(segment), place, not segment.plain)
-        self._hold(job, segment.moved, crc32(job.id))
+        self._hold(segment, job, crc32(job.id))
         if segment.origin is None:
             queue = self._store.queues.by_name[segment.queue]
             queue.put_in(segment.urgency, [job])
@@ -429,11 +426,8 @@ class Paging:
 
     def _hold_all(self, segment: Segment, jobs: list[Job], checksums: list[int]) -> None:
         """Hold ``jobs``, which were in ``segment``, and whose ids have these ``checksums``."""
-        if segment.origin == RETRIED:
-            for job in jobs:
-                self._store.progress.waiting[job.id] = job
         for at in range(len(jobs)):
-            self._hold(jobs[at], segment.moved, checksums[at])
+            self._hold(segment, jobs[at], checksums[at])
         if segment.origin is None:
             queue = self._store.queues.by_name[segment.queue]
             queue.put_in(segment.urgency, jobs)
@@ -470,11 +464,12 @@ class Paging:
         assert lines is not None
         return lines
 
-    def _hold(self, job: Job, moved: bool, checksum: int) -> None:
-        """Hold ``job``, which was on disk, and whose id has this ``checksum``. ``moved``: see
-        ``Segment``."""
+    def _hold(self, segment: Segment, job: Job, checksum: int) -> None:
+        """Hold ``job``, which was in ``segment``, and whose id has this ``checksum``."""
         store = self._store
         id = job.id
+        if segment.origin == RETRIED:
+            store.progress.waiting[id] = job
         store.jobs.shards[checksum >> SHARD_SHIFT][id] = job
         store.jobs.count += 1
         size = JOB_OVERHEAD + len(job.body or b"")
@@ -489,7 +484,7 @@ class Paging:
                 store.trailers.put(job, trailer)
             self._keys.take(id)
         store.schedule(job)
-        if moved and store.progress.recording and store.progress.has_moved(job):
+        if segment.moved and store.progress.recording and store.progress.has_moved(job):
             store.progress.note(job)  # a new file may have passed its place
         if self.dumping and self._machine.journaling:
             # The dump may have passed its place. A job that is loaded twice is only one.
@@ -610,22 +605,19 @@ class Paging:
         if holders is not None and not self._machine.loading:
             return False
         store = self._store
-        queue = store.queues.by_name.get(segment.queue)
         if reason and store.notes.noting:
             store.notes.note(event, Job(id, segment.queue, b"", 0, 0, 0, 0, 0), reason)
         if acked:
             store.total_acked += 1
+            queue = store.queues.by_name.get(segment.queue)
             if queue is not None:
                 queue.jobs_acked += 1
             store.outcomes.note_acked(id)
         self._end_key(id, holders or self._replicas.alone)
-        size = self._forget(segment, place)
+        self._forget(segment, place)
         machine = self._machine
         if machine.journaling:
             machine.journal.append(deljob(id))
-        if queue is not None and segment.origin is None:
-            queue.gone_from_disk(size, not segment.live)
-            queue.atime = machine.now
         return True
 
     def _end_key(self, id: bytes, holders: tuple[bytes, ...]) -> None:

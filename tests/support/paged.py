@@ -1,10 +1,12 @@
 """A node whose queues go to disk early, in small segments; the files are in memory."""
 
 from collections import deque
+from io import BytesIO
 from random import Random
 
+from disque_trio.aof.format import RecordReader
 from disque_trio.node.core.pages.pages import DROP, READ, REBUILD, WRITE, Order, is_print_of
-from disque_trio.protocol.serialjob import decode_job
+from disque_trio.protocol.serialjob import SerialJob, decode_job
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.slices import do_slice
 from tests.support.node_bench import Bench
@@ -66,6 +68,16 @@ class PagedBench(Bench):
                     if place >= 0 and id not in self.lost:
                         found[place] = job
             node.rebuilt(order.number, found)
+
+    def dumped(self) -> list[SerialJob]:
+        """The jobs of a dump of all."""
+        self.node.start_dump()
+        records: list[bytes] = []
+        done = False
+        while not done:
+            more, done = self.node.dump_step(100, 1 << 20)
+            records += more
+        return [decode_job(record[1]) for record in RecordReader(BytesIO(b"".join(records)))]
 
     def turn(self) -> None:
         """End a turn. If orders are late, some are carried out, otherwise all."""

@@ -1,14 +1,10 @@
 """Jobs that other nodes hold, too, lie on disk where they are queued: the others go on hearing of
 them, and all that is told about them is right."""
 
-from io import BytesIO
-
 import pytest
 
-from disque_trio.aof.format import RecordReader
 from disque_trio.node.core.pages.pages import TELL
 from disque_trio.protocol import bus
-from disque_trio.protocol.serialjob import decode_job
 from tests.support.paged_mesh import PagedMesh
 
 
@@ -315,14 +311,7 @@ def test_a_restarted_holder_sends_copies_to_disk_and_hears_of_them() -> None:
 
 def test_a_dump_has_the_copies_on_disk() -> None:
     mesh, ids = holding()
-    node = mesh[1].node
-    node.start_dump()
-    records: list[bytes] = []
-    done = False
-    while not done:
-        more, done = node.dump_step(100, 1 << 20)
-        records += more
-    jobs = [decode_job(record[1]) for record in RecordReader(BytesIO(b"".join(records)))]
+    jobs = mesh[1].dumped()
     assert sorted(job.id for job in jobs) == sorted(ids)
     assert {job.state for job in jobs} == {1}
 

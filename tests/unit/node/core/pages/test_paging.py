@@ -9,7 +9,6 @@ from disque_trio.aof.format import RecordReader
 from disque_trio.aof.loader import Loader
 from disque_trio.node.core.jobs.job import JOB_OVERHEAD
 from disque_trio.node.core.pages.pages import READ, Order
-from disque_trio.protocol.serialjob import decode_job
 from tests.support.node_bench import Bench
 from tests.support.paged import PagedBench
 
@@ -245,19 +244,12 @@ def test_a_start_sends_jobs_with_keys_to_disk_and_frees_those_of_ended_ones(
 
 def test_a_dump_for_c_nodes_has_no_trailers() -> None:
     bench = PagedBench(above=1)
-    node = bench.node
     for number in range(50):
         bench.add("q", f"body{number}", "HEADERS", 1, "n", "v")
     bench.settle()
     assert bench.pages.jobs > 20
-    node.peers.plain = True
-    node.start_dump()
-    records: list[bytes] = []
-    done = False
-    while not done:
-        more, done = node.dump_step(100, 1 << 20)
-        records += more
-    jobs = [decode_job(record[1]) for record in RecordReader(BytesIO(b"".join(records)))]
+    bench.node.peers.plain = True
+    jobs = bench.dumped()
     assert {job.body for job in jobs} == {b"body%d" % number for number in range(50)}
     assert all(job.flags & 128 == 0 for job in jobs)
 

@@ -82,8 +82,8 @@ def measure(plan: Plan, size: int, paging: bool) -> Taken:
 
 def _node(plan: Plan, directory: Path, paging: bool) -> AbstractContextManager[Server]:
     command = (*plan.server, "--appendonly", "yes", *NO_REWRITE)
-    if paging:
-        command += ("--paging", "yes")
+    if not paging:
+        command += ("--paging", "no")
     memory = plan.memory if paging else "0"
     return disque_server("disque", command, directory=directory, memory=memory)
 

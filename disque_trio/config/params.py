@@ -36,6 +36,8 @@ class Param:
         secret: no error and no log shows its value.
         masked: nor does CONFIG GET, which only says whether it is set.
         always_rewritten: REWRITE writes it even if it is the default.
+        needs: settings without which turning this one on has no effect, so that CONFIG SET refuses
+            to.
         attribute: its name in the configuration object; derived from the name if empty.
     """
 
@@ -53,6 +55,7 @@ class Param:
     secret: bool = False
     masked: bool = False
     always_rewritten: bool = False
+    needs: tuple[str, ...] = ()
     attribute: str = ""
 
     def __post_init__(self) -> None:

@@ -157,6 +157,19 @@ class Settings:
                 ) from error
         return values
 
+    def check_needs(self, values: Mapping[str, Any]) -> None:
+        """Raise ``ConfigError`` if one of ``values``, by name, turns something on that has no
+        effect, since another setting is off and stays so."""
+        for name, value in values.items():
+            for other in self.table[name].needs if value else ():
+                needed = values.get(other, self.get(other))
+                if not needed:
+                    raise ConfigError(
+                        f"ERR CONFIG SET failed (possibly related to argument '{name}') - it "
+                        f"has no effect while {other} is {self.table[other].told(needed)}",
+                        setting=name,
+                    )
+
     def _refusal(self, param: Param, text: str, trusted: bool) -> str | None:
         """Return why nobody, or nobody who is not ``trusted``, may SET ``param`` to ``text``."""
         if param.immutable:

@@ -98,14 +98,20 @@ class PageFiles:
     def apply(self) -> None:
         """Make changes of the settings take effect."""
         config = self._config
-        on = config.paging and config.appendonly and config.maxmemory > 0
-        above = config.maxmemory * config.paging_above // 100 if on else None
+        off = ""
+        if not config.paging:
+            off = "paging is no"
+        elif not config.appendonly:
+            off = "appendonly is no"
+        elif not config.maxmemory:
+            off = "maxmemory is 0"
+        above = None if off else config.maxmemory * config.paging_above // 100
         if above is not None:
             try:
                 self._directory.mkdir(mode=0o700, exist_ok=True)
             except OSError as problem:
                 self._say(problem.strerror or str(problem))
-        self._node.paging.set_above(above)
+        self._node.paging.set_above(above, off)
 
     def space(self) -> tuple[int, int]:
         """How many bytes of the disk are free, and how many it has; 0 if no jobs go there."""

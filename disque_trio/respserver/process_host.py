@@ -184,6 +184,8 @@ class ProcessHost(Host):
         trusted = client is None or self._lets("enable-protected-configs", client)
         try:
             values = self._settings.read_pairs(pairs, trusted)
+            if client is not None:  # a file may say so, for when the other one is on again
+                self._settings.check_needs(values)
             problem = self.move_problem(values["dir"]) if "dir" in values else ""
             if problem:
                 given = {name.lower(): value for name, value in pairs}[b"dir"]

@@ -114,7 +114,7 @@ def run_rounds(plan: Plan) -> list[Sample]:
         seen = stack.enter_context(watches(2))
         sides = []
         for paged, watch in zip((True, False), seen, strict=True):
-            more = ("--paging", "yes") if paged else ()
+            more = () if paged else ("--paging", "no")
             command = watch.command((*plan.server, *FILE, *more))
             server = stack.enter_context(disque_server("paged" if paged else "plain", command))
             sides.append(Side(server, watch, plan, paged))

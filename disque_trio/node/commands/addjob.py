@@ -286,8 +286,11 @@ def _check_reachable(node: Node, repl: int, external: bool) -> None:
     if external and not node.peers.leaving and repl - 1 <= node.peers.room(False):
         # C says "I'm out of memory" at the end of a text about nodes.
         used, limit = human(node.memory.used), human(node.memory.limit)
-        problem = node.paging.pages.problem
-        disk = f", and jobs cannot go to disk ({problem})" if problem else ""
+        disk = ""
+        if problem := node.paging.pages.problem:
+            disk = f", and jobs cannot go to disk ({problem})"
+        elif off := node.paging.pages.off:
+            disk = f", and no jobs go to disk ({off})"
         raise CommandError(
             f"NOREPL Memory is short: {used} of {limit} (maxmemory) are used{disk}. Above 75% "
             "this node holds no new jobs, and too few other nodes that could take it are "

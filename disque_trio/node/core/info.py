@@ -53,6 +53,7 @@ class Figures:
                 "registered_jobs": store.jobs.count + pages.jobs,
                 "jobs_waiting_retry": len(store.progress.waiting) + pages.number_retried(),
                 "unique_keys": store.uniques.entries.count,
+                "paging_active": int(not pages.off),
                 "paging_jobs": pages.jobs,
                 "paging_bytes_disk": pages.disk,
                 "paging_bytes_index": pages.index_bytes,

@@ -9,7 +9,7 @@ import pytest
 from tests.support.harness import LiveNode, NodeFactory, Wire, wait_until
 from tests.support.live_helpers import kill, restart, stop
 
-ON = ("--appendonly", "yes", "--maxmemory", "12mb", "--paging", "yes")
+ON = ("--appendonly", "yes", "--maxmemory", "12mb")
 JOBS = 25_000
 
 
@@ -73,7 +73,9 @@ def test_the_settings_may_change_while_the_node_is_full(disque_server: NodeFacto
     wire = node.wire()
     ids = fill(wire, JOBS)
     wait_until(lambda: paged(node) > JOBS // 2)
+    assert node.info("jobs")["paging_active"] == "1"
     assert wire("CONFIG", "SET", "paging", "no") == b"OK"
+    assert node.info("jobs")["paging_active"] == "0"
     assert wire("CONFIG", "SET", "maxmemory", "7mb") == b"OK"
     assert "NOREPL" in wire.error("ADDJOB", "q", "x", 0)
     got = []
@@ -86,6 +88,16 @@ def test_the_settings_may_change_while_the_node_is_full(disque_server: NodeFacto
     wait_until(lambda: isinstance(wire("ADDJOB", "other", "x", 0), bytes))
     assert wire("CONFIG", "SET", "maxmemory", "100mb") == b"OK"
     assert got + take_all(wire) == ids
+
+
+def test_without_a_file_paging_is_refused(disque_server: NodeFactory) -> None:
+    node = disque_server("--maxmemory", "12mb")
+    wire = node.wire()
+    assert wire("CONFIG", "GET", "paging") == [b"paging", b"yes"]
+    assert node.info("jobs")["paging_active"] == "0"
+    assert "appendonly" in wire.error("CONFIG", "SET", "paging", "yes")
+    assert wire("CONFIG", "SET", "appendonly", "yes", "paging", "yes") == b"OK"
+    assert node.info("jobs")["paging_active"] == "1"
 
 
 def test_damaged_and_missing_files_are_made_again(disque_server: NodeFactory) -> None:

@@ -119,6 +119,16 @@ def test_set_dir_makes_the_path_absolute(tmp_path: Path, monkeypatch: pytest.Mon
     assert config.dir == str(tmp_path / "data")
 
 
+def test_what_has_no_effect_without_another_setting_needs_that() -> None:
+    config = Config()
+    for other in ("appendonly", "maxmemory"):
+        ready = config.with_values({"appendonly": True, "maxmemory": 1, other: 0})
+        with pytest.raises(ConfigError, match=f"it has no effect while {other} is "):
+            ready.check_needs({"paging": True})
+        ready.check_needs({"paging": True, other: 1})
+        ready.check_needs({"paging": False})
+
+
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [

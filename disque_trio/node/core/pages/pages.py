@@ -78,7 +78,7 @@ class Pages:
     Attributes:
         seed: a random number, so that what an earlier process has written is not taken for what
             this one has.
-        above: used memory beyond which jobs go to disk.
+        above: used memory beyond which jobs go to disk. off: why none go there, or empty.
         most: jobs in a segment. most_bytes: of their records. most_writing: bytes that may wait for
             the disk.
         segments: by number.
@@ -97,6 +97,7 @@ class Pages:
     def __init__(self, memory: Memory) -> None:
         self.seed = 0
         self.above = UNLIMITED
+        self.off = "paging is no"
         self.most = MOST_JOBS
         self.most_bytes = SEGMENT_BYTES
         self.most_writing = MOST_WRITING

@@ -84,10 +84,11 @@ class Paging:
         self._memory = store.machine.memory
         self._replicas = store.replicas
 
-    def set_above(self, above: int | None) -> None:
-        """Let jobs go to disk while more than ``above`` bytes of memory are used; None: never.
-        Those that lie there come back in their time."""
+    def set_above(self, above: int | None, off: str = "paging is no") -> None:
+        """Let jobs go to disk while more than ``above`` bytes of memory are used; None: never,
+        because of ``off``. Those that lie there come back in their time."""
         self.pages.above = UNLIMITED if above is None else above
+        self.pages.off = off if above is None else ""
         if above is not None and self._memory.limit:
             self.pages.fit(self._memory.limit)
         self._out.wake_up()

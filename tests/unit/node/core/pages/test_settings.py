@@ -86,6 +86,14 @@ def test_whatever_changes_all_jobs_can_be_taken_and_then_new_ones_added() -> Non
     assert on_disk > 100
 
 
+def test_a_refusal_says_why_no_jobs_go_to_disk() -> None:
+    node = PagedBench(maxmemory=20_000)
+    node.node.paging.set_above(None, "appendonly is no")
+    while isinstance(reply := node("ADDJOB", "q", "x" * 100, 0), bytes):
+        pass
+    assert ", and no jobs go to disk (appendonly is no). " in str(reply)
+
+
 def test_while_the_disk_is_full_adding_is_refused_and_taking_goes_on() -> None:
     node = PagedBench(maxmemory=200_000)
     node.node.paging.set_above(100_000)

@@ -333,6 +333,7 @@ soak:
 	PRESSURE_SINGLES=$(call part,100000) $(PY) -m pytest packages/pressure/tests/live/test_queue.py -k two_processes
 	CELERY_TASKS=$(call part,5000) $(PY) -m pytest packages/integrations/tests/live/test_celery_kills.py
 	$(PY) -m tools.soak_cluster --rounds $(call part,20)
+	$(PY) -m tools.soak_paging --rounds $(call part,20)
 	$(PY) -m tools.soak_kill --rounds $(call part,50) $(ARGS)
 	$(PY) -m tools.soak_audit --rounds $(call part,20)
 	$(PY) -m tools.soak_watch --seconds $(call part,900)

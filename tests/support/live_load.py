@@ -100,14 +100,18 @@ class Load:
         queue: str = QUEUE,
         timeout: int = 2_000,
         pause: float = 0.002,
+        retry: int = 1,
+        size: int = 20,
     ) -> None:
-        """Start a producer at each of ``nodes``: ADDJOB with ``options``, with a pause in s."""
+        """Start a producer at each of ``nodes``: ADDJOB with ``options``, with a pause in s, and
+        bodies of up to ``size`` bytes."""
         once = queue == ONCE
-        words: list[str | int] = ["RETRY", 0, "REPLICATE", 1] if once else ["RETRY", 1]
+        words: list[str | int] = ["RETRY", 0, "REPLICATE", 1] if once else ["RETRY", retry]
         words += options
 
         def work(wire: Wire) -> None:
-            reply = wire("ADDJOB", queue, os.urandom(20), timeout, *words)
+            body = os.urandom(random.randint(20, size))
+            reply = wire("ADDJOB", queue, body, timeout, *words)
             self.ledger.added(reply, once)
             time.sleep(pause if isinstance(reply, bytes) else max(pause, REFUSED_PAUSE))
 

@@ -255,9 +255,13 @@ class LiveCluster:
             reply = node.ask("JSCAN", "BUSYLOOP")
             assert isinstance(reply, list)
             ids += reply[1]
+        return self.views(dict.fromkeys(ids[:5]))
+
+    def views(self, ids: Iterable[bytes]) -> str:
+        """These jobs, as each node sees them."""
         short = {node.id: b"%d" % node.index for node in self.running()}
         lines = []
-        for id in dict.fromkeys(ids[:5]):
+        for id in ids:
             for node in self.running():
                 shown = str(node.ask("SHOW", id))
                 for long, number in short.items():

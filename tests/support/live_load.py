@@ -195,7 +195,8 @@ class Load:
         deadline = time.monotonic() + seconds
         while rest := self.ledger.outstanding():
             if time.monotonic() > deadline:
-                pytest.fail(f"{len(rest)} jobs are lost: {sorted(rest)[:3]}")
+                views = self.cluster.views(sorted(rest)[:3])
+                pytest.fail(f"{len(rest)} jobs are lost, or late:\n{views}")
             time.sleep(0.02)
         self._acknowledge_once()
         self.cluster.wait_empty()

@@ -113,7 +113,7 @@ def run_rounds(
             except KeyboardInterrupt:
                 raise
             except BaseException as problem:  # pytest's failures are not Exceptions
-                print(f"BROKEN, seed {options.seed}: {problem!r}")
+                print(f"BROKEN, seed {options.seed}: {problem}")
                 return 1
     return 0
 

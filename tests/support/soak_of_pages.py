@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from tests.support.harness import wait_until
 from tests.support.live_cluster import LiveCluster, Member
 from tests.support.live_load import ONCE, load_on
 from tests.support.small_disk import small_disk
@@ -26,6 +27,7 @@ from tests.support.soak_of_clusters import DRAIN_SECONDS, FAULTS, fault, run_rou
 MEMORY = "2mb"
 LESS = "1500kb"
 DISK = 24  # MB
+LEAST = 2_000  # jobs on disk before the first fault
 RETRY = 5  # s
 OPTIONS = ("--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory", MEMORY)
 ABOUT_FILES = ("full", "lose", "damage", "off", "less", "rewrite")
@@ -68,6 +70,11 @@ def fault_of_files(node: Member, what: str, rng: random.Random) -> None:
         assert node.ask("CONFIG", "SET", name, usual) == b"OK"
 
 
+def jobs_on_disk(cluster: LiveCluster) -> int:
+    """How many jobs, copies included, the nodes have on disk."""
+    return sum(int(node.info("jobs")["paging_jobs"]) for node in cluster)
+
+
 def run_round(directory: Path, nodes: int, faults: int, rng: random.Random) -> str:
     """One round; returns a summary. Raises if a promise was broken."""
     cluster = LiveCluster(directory, nodes, *OPTIONS, proxied=True, node_timeout=1000)
@@ -81,13 +88,14 @@ def run_round(directory: Path, nodes: int, faults: int, rng: random.Random) -> s
         load.produce(cluster, "REPLICATE", 2, "PRIORITY", 5, timeout=1000, pause=0.01, retry=RETRY)
         load.produce(cluster, "REPLICATE", 3, "DELAY", 5, timeout=1000, pause=0.01, retry=RETRY)
         load.produce(cluster, queue=ONCE, pause=0.1)
+        wait_until(lambda: jobs_on_disk(cluster) > LEAST)
         most = 0
         for number in range(faults):
             if number == faults // 2:
                 load.consume(cluster)
             one, other = rng.sample(range(nodes), 2)
             what = rng.choice(FAULTS + ABOUT_FILES)
-            on_disk = sum(int(node.info("jobs")["paging_jobs"]) for node in cluster)
+            on_disk = jobs_on_disk(cluster)
             most = max(most, on_disk)
             print(f"  {what} {one} {other}, {on_disk} jobs on disk", flush=True)
             if what in ABOUT_FILES:

@@ -174,7 +174,7 @@ class Requeue:
         queued."""
         if not self._policies.count or job.delivered is None:
             return False
-        if job.flags & FLAG_DELIVERED and job.taking is not None:
+        if job.flags & FLAG_DELIVERED and job.taking is not None and job.place is None:
             return False
         return self._policies.of(job.queue).attempts > 0
 
@@ -276,8 +276,8 @@ class Requeue:
 
     def _queued_elsewhere(self, job: Job, sender: bytes, flags: int) -> None:
         """Handle that the node ``sender`` has ``job`` in its queue; ``flags``: see ``bus``."""
-        if job.retry:
-            job.flags &= ~FLAG_DELIVERED  # the client that had it has lost it
+        if job.retry and self._pauses.is_lost(job, flags):
+            job.flags &= ~FLAG_DELIVERED
             if job.flags & FLAG_IN_HAND:
                 self._store.limits.taken_back(job, True)
             if job.flags & FLAG_HOLDS_GROUP:
@@ -330,6 +330,8 @@ class Requeue:
         if message.delay and job.retry:
             if self._pauses.corrects(job, sender, message):
                 return
+            if message.flags and not self._pauses.is_lost(job, message.flags):
+                return  # if nobody queues it meanwhile, this node does when its time is over
             if job.state == QUEUED:
                 if not message.flags & bus.INCR_NACKS:
                     # Its retry time was over there just when this node, which had asked as well,

@@ -8,7 +8,6 @@ from typing import Final
 
 from disque_trio.eventlog import schema
 from disque_trio.node.core.jobs.job import (
-    FLAG_DELIVERED,
     FLAG_IN_HAND,
     FLAG_NACKED,
     FLAG_PAUSED,
@@ -79,12 +78,8 @@ class Pauses:
         """Tell ``sender``, which is about to queue ``job``, which is not queued here, of deliveries
         and of a pause that it does not know of, or that a client of this node has the job: a node
         that was down does not know that."""
-        left = 0
         paused = job.flags & FLAG_PAUSED != 0
-        if paused:
-            left = job.qtime - self._machine.now
-        elif job.taking is not None and job.flags & FLAG_DELIVERED:
-            left = job.taking.last_seen + job.retry * 1000 - self._machine.now
+        left = int(job.qtime - self._machine.now) if paused else self._store.in_hand_for(job)
         if left <= MUCH_LATER:
             left = 0  # the sender may know of it: then its own pause is over first
         elif not paused:
@@ -94,6 +89,11 @@ class Pauses:
                 self._tell_one(sender, job, 0, left)
         elif left and paused:
             self._peers.send(sender, self._packets.about_job(bus.WORKING, job.id))
+
+    def is_lost(self, job: Job, flags: int) -> bool:
+        """Whether the client of this node that got ``job`` has lost it: another holder queued it
+        (``flags``: why), which it may also have done before it could hear of the delivery."""
+        return flags & bus.INCR_NACKS != 0 or self._store.in_hand_for(job) <= 0
 
     def corrects(self, job: Job, sender: bytes, message: Requeued) -> bool:
         """Whether ``sender`` says that a client has ``job``, since it has not heard that a worker

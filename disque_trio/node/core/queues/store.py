@@ -23,6 +23,7 @@ from disque_trio.node.core.jobs.job import (
     ACKED,
     ACTIVE,
     FLAG_DELIVERED,
+    FLAG_PAUSED,
     FLAG_QUEUED_BEFORE,
     FLAG_TRAILER,
     FLAG_WATCHED,
@@ -367,6 +368,14 @@ class JobStore:
                 # It will never be delivered again: a restart must not even know it.
                 machine.journal.append(deljob(job.id))
         return job
+
+    def in_hand_for(self, job: Job) -> int:
+        """For how many ms more a client of this node has ``job``; 0 or less: none has it."""
+        if job.state != ACTIVE or job.taking is None:
+            return 0
+        if job.flags & (FLAG_DELIVERED | FLAG_PAUSED) != FLAG_DELIVERED:
+            return 0
+        return int(job.taking.last_seen + job.retry * 1000 - self.machine.now)
 
     def count_acked(self, job: Job) -> None:
         """Count ``job``, which a client of this node acknowledged."""

@@ -484,6 +484,19 @@ def test_what_lies_elsewhere_for_long_is_not_waited_for() -> None:
     assert mesh[0].got(here) == second
 
 
+def test_a_job_that_was_queued_elsewhere_before_a_worker_got_it_holds_its_group() -> None:
+    mesh = Mesh(2)
+    set_policy(*mesh.nodes, groups="fifo")
+    id = mesh.add(0, "GROUP", "a", "RETRY", 20)
+    mesh[1]("ENQUEUE", id)
+    assert mesh[0].get() == id
+    mesh.settle()  # now node 0 hears of it
+    urgent = mesh.add(0, "GROUP", "a", "PRIORITY", 5)
+    assert mesh[0].get() is None
+    mesh[0]("ACKJOB", id)
+    assert mesh[0].get() == urgent
+
+
 def test_the_oldest_job_and_the_bytes_of_all_groups(bench: Bench) -> None:
     fifo(bench)
     start = bench.now

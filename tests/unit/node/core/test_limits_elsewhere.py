@@ -7,7 +7,14 @@ import random
 
 import pytest
 
-from disque_trio.protocol.bus import YOURJOBS, packet_type, read_jobs
+from disque_trio.protocol.bus import (
+    INCR_DELIVERIES,
+    REQUEUED,
+    YOURJOBS,
+    packet_type,
+    read_jobs,
+)
+from disque_trio.protocol.requeued import Requeued
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
@@ -49,6 +56,22 @@ def end_one(mesh: Mesh, index: int) -> None:
     """End the job that a client of a node has."""
     (id,) = mesh[index].node.limits.by_name[b"q"].in_hand
     assert mesh[index]("ACKJOB", id) == 1
+
+
+@pytest.mark.parametrize("pause", [0, 5000])
+def test_a_job_that_another_node_queues_while_a_client_has_it_is_in_hand(pause: int) -> None:
+    mesh = limited(2, 1)
+    client = wait_on(mesh, 0)
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 20)
+    assert mesh[0].got(client) == id
+    message = Requeued(id, INCR_DELIVERIES, pause, b"", {})
+    mesh.moving.append((1, 0, mesh[1].node.packets.fields(REQUEUED, message.pack())))
+    mesh.settle()
+    assert in_hand(mesh[0]) == 1
+    assert b"client" in mesh[0].fields("SHOW", id, "CLIENT")
+    mesh[1]("NACK", id)
+    mesh.settle()
+    assert in_hand(mesh[0]) == 0
 
 
 @pytest.mark.parametrize("here", [0, 1])

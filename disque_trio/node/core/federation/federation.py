@@ -278,14 +278,21 @@ class Federation:
         else:
             for id in new.delivered or ():
                 replicas.add(job, id)
+            came_back = int(new.deliveries) > int(job.deliveries)
             if int(new.nacks) > int(job.nacks):
                 job.nacks = new.nacks
+                came_back = True
             trailer = self._codec.trailer
             if trailer is not None:
                 self._take_change(job, new, trailer)
                 if trailer.attempts:
                     store.trailers.learn_attempts(job, trailer.attempts)
             if job.state != ACTIVE or job.retry == 0:
+                return False
+            if not came_back and job.place is None and store.in_hand_for(job) > 0:
+                # The sender queued it because it could not hear that a client here has it.
+                replicas.add(job, sender)
+                replicas.places.leaves(job.id, self._machine.now)
                 return False
         if job.retry:
             replicas.add(job, sender)

@@ -23,6 +23,7 @@ from disque_trio.node.core.jobs.job import (
     ACTIVE,
     FLAG_DELIVERED,
     FLAG_PAUSED,
+    FLAG_QUEUED_BEFORE,
     QUEUED,
     Job,
     first_due,
@@ -151,6 +152,10 @@ class DeadNodes:
         if type == IN_HAND:
             job.place = self._places.in_hand(sender)
             self._replicas.add(job, sender)  # it may have got the job from a third node
+            if job.retry and not job.flags & (FLAG_QUEUED_BEFORE | FLAG_PAUSED):
+                # It would be queued soon, unless another holder has it.
+                job.flags |= FLAG_QUEUED_BEFORE
+                self._store.postpone(job)
         elif job.place is not None and job.place.node == sender:
             job.place = None
 

@@ -5,7 +5,7 @@ import pytest
 from disque_trio.node.core.lifecycle.dead_nodes import A_TURN, ELSEWHERE, IN_HAND
 from disque_trio.node.core.rpc.calls import LEFT, untracked
 from disque_trio.node.core.rpc.notices import MOST
-from disque_trio.protocol.bus import QUESTION, WILLQUEUE, PacketWriter
+from disque_trio.protocol.bus import QUESTION, WILLQUEUE, PacketWriter, packet_type
 from tests.support.mesh import Mesh
 from tests.support.recovered import Files, restart_in
 
@@ -198,6 +198,22 @@ def test_who_missed_what_clients_have_hears_it_with_the_next_connection(mesh: Me
     lose(mesh, 0)
     mesh.advance(SOON)
     assert queued_on(mesh, id, 0) == []
+
+
+def test_who_is_about_to_queue_what_a_client_has_hears_it_with_the_next_connection(
+    mesh: Mesh,
+) -> None:
+    id = mesh.add(0, *RETRY)
+    assert mesh[0].get() == id
+    lose(mesh, 0)
+    mesh.advance(0.1)
+    mesh.lose = lambda source, target, packet: packet_type(packet) == WILLQUEUE
+    mesh.rejoin(0)
+    mesh.advance(SOON)
+    assert queued_on(mesh, id) == []
+    mesh.advance(301)
+    assert len(queued_on(mesh, id)) == 1
+    assert {bench.number(id, b"additional-deliveries") for bench in mesh.nodes} == {1}
 
 
 def test_a_node_that_comes_back_does_not_deliver_what_another_queued(mesh: Mesh) -> None:

@@ -124,6 +124,28 @@ def test_a_job_that_a_node_was_given_but_never_read_is_queued_when_that_node_is_
     assert not any(bench.number_queued() for bench in mesh.nodes)
 
 
+@pytest.mark.parametrize("back", ["", "ENQUEUE", "NACK"])
+def test_what_another_node_gives_while_a_client_has_it_waits_for_its_retry_time(back: str) -> None:
+    mesh = Mesh(2)
+    having, waiting = mesh[1].block("q"), mesh[1].block("q")
+    mesh.settle()
+    id = mesh.add(0, "RETRY", 60)
+    assert mesh[1].got(having) == id
+    mesh.cut(0, 1)
+    mesh.peers[0].died(mesh.ids[1])
+    mesh.advance(3)
+    assert mesh[0].number_queued() == 1
+    if back:
+        mesh[0]("DEQUEUE", id)
+        mesh[0](back, id)
+    mesh.join(0, 1)
+    mesh.advance(3)
+    if not back:
+        assert waiting.blocked
+        mesh.advance(60)
+    assert mesh[1].got(waiting) == id
+
+
 @pytest.mark.parametrize("how", ["queue", "pattern"])
 def test_a_node_that_was_started_anew_learns_at_once_who_waits(mesh: Mesh, how: str) -> None:
     where = ("PATTERN", "FROM", "q*") if how == "pattern" else ("FROM", "q")

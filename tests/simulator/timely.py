@@ -140,6 +140,8 @@ class Timely:
         """``machine`` delivers the job ``id`` to a client."""
         now = self.world.loop.now
         job = machine.jobs.get(id)
+        if job is not None:
+            self._waits.delivered(job.queue)
         watch = self._jobs.get(id)
         if watch is None:
             watch = self._jobs[id] = Watch(now, now) if job is None else self._begin(machine, job)

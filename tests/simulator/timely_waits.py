@@ -93,6 +93,12 @@ class Waits:
                 for client, index in clients:
                     self._check_wait(name, (id, source), (client, index))
 
+    def delivered(self, name: bytes) -> None:
+        """A client gets a job of the queue ``name``. It may be done with it, and get the next one,
+        between two checks."""
+        if self.world.plan.active:
+            self._note_full([name])
+
     def _note_full(self, names: Iterable[bytes]) -> None:
         """Note of which of the queues ``names`` clients have as many jobs in hand as they may, or
         those of a machine its share."""

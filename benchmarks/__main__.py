@@ -6,6 +6,7 @@ from tools.bench.command import start
 
 RUNS: Final = {
     "compare": "comparison with Redis, beanstalkd, RabbitMQ and NATS",
+    "backlog": "cost of a backlog larger than memory, compared with RabbitMQ and NATS",
     "tenants": "waiting time of a quiet tenant's jobs beside a noisy one, with and without groups",
     "queues": "cost of taking a job from several kinds of queue, short and long",
     "push": "cost of a pushed job, compared with a requested one",

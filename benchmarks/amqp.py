@@ -12,7 +12,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from benchmarks.clients import Batches, Client
@@ -43,6 +43,7 @@ NO_TABLE: Final = b"\0\0\0\0"
 HAS_DELIVERY_MODE: Final = 1 << 12
 TRANSIENT, PERSISTENT = 1, 2
 PASSIVE, DURABLE = 1, 2
+WAIT, NO_WAIT = 0, 8
 
 Method = tuple[int, int]
 
@@ -79,6 +80,15 @@ def short(text: bytes) -> bytes:
 def long(text: bytes) -> bytes:
     """A long string."""
     return struct.pack(">I", len(text)) + text
+
+
+def argument_table(words: Mapping[str, str | int]) -> bytes:
+    """A table of arguments."""
+    table = b""
+    for name, value in words.items():
+        coded = b"I" + struct.pack(">i", value) if isinstance(value, int) else b""
+        table += short(name.encode()) + (coded or b"S" + long(str(value).encode()))
+    return long(table)
 
 
 def publish(queue: bytes, size: int, mode: int) -> bytes:
@@ -132,13 +142,18 @@ def whole(data: bytes) -> bool:
 
 
 class Lives(Shape):
-    """The reply to a batch: confirms of all its jobs, and as many deliveries. Each connection has
-    its own, because it reads each frame once and tracks the next number to be confirmed."""
+    """The reply to a batch: confirms of all its jobs, and as many deliveries; or only either of
+    them. Each connection has its own, because it reads each frame once and tracks the next number
+    to be confirmed."""
 
     _HEAD_OF_DELIVERY = struct.pack(">HH", *DELIVER)
     _HEAD_OF_ACK = struct.pack(">HH", *ACK)
 
-    def __init__(self, size: int, mode: int) -> None:
+    def __init__(
+        self, size: int, mode: int, confirms: bool = True, deliveries: bool = True
+    ) -> None:
+        self._confirms = confirms
+        self._deliveries = deliveries
         self._delivery = len(deliver(QUEUE, 0, size, mode, b"x" * size))
         self._ack = len(ack(0, False))
         self._confirmed = 0  # everything up to this number
@@ -166,13 +181,14 @@ class Lives(Shape):
                 raise LoadError(f"the server sent {reply[at : at + 200]!r}")
         self._at = at
         confirmed = self._confirmed - self._base + len(self._single)
-        if self._delivered > count or confirmed > count:
+        deliveries, confirms = count * self._deliveries, count * self._confirms
+        if self._delivered > deliveries or confirmed > confirms:
             raise LoadError(f"{self._delivered} deliveries, {confirmed} confirms of {count}")
-        if at < end or self._delivered < count or confirmed < count:
+        if at < end or self._delivered < deliveries or confirmed < confirms:
             return False
         self._at = self._delivered = 0
         self._single.clear()
-        self._confirmed = self._base = self._base + count
+        self._confirmed = self._base = self._base + confirms
         return True
 
     def _confirm(self, tag: int, multiple: bool) -> None:
@@ -201,51 +217,70 @@ class Answers(Shape):
 
 
 class RabbitClient(Client):
-    """RabbitMQ: with ``durable`` the queue is durable and its messages persistent."""
+    """RabbitMQ: with ``durable`` the queue is durable and its messages persistent. ``words`` are
+    the queue's arguments."""
 
-    def __init__(self, size: int, durable: bool) -> None:
+    def __init__(
+        self, size: int, durable: bool, words: Mapping[str, str | int] | None = None
+    ) -> None:
         self._size = size
         self._durable = durable
+        self._arguments = argument_table(words or {})
         self._mode = PERSISTENT if durable else TRANSIENT
         self._publish = publish(QUEUE, size, self._mode)
 
     def prepare(self, port: int) -> None:
         with self._channel(port) as sock:
             flags = DURABLE if self._durable else 0
-            _expect(sock, _declaration(flags), DECLARE_OK)
+            _expect(sock, self._declaration(flags), DECLARE_OK)
             self.close(sock)
 
     def connect(self, port: int, worker: int, pipeline: int) -> socket.socket:
-        sock = self._channel(port)
-        _expect(sock, method(CONFIRM, b"\0"), CONFIRM_OK)
-        _expect(sock, method(QOS, struct.pack(">IHB", 0, pipeline, 0)), QOS_OK)
-        arguments = b"\0\0" + short(QUEUE) + short(TAG) + b"\0" + NO_TABLE
-        _expect(sock, method(CONSUME, arguments), CONSUME_OK)
+        sock = self.taker(port, worker, pipeline)
+        sock.setblocking(True)
+        _expect(sock, _consume(WAIT), CONSUME_OK)
         sock.setblocking(False)
         return sock
 
+    def taker(self, port: int, worker: int, pipeline: int) -> socket.socket:
+        sock = self._channel(port)
+        _expect(sock, method(CONFIRM, b"\0"), CONFIRM_OK)
+        _expect(sock, method(QOS, struct.pack(">IHB", 0, pipeline, 0)), QOS_OK)
+        sock.setblocking(False)
+        return sock
+
+    def adds(self, worker: int, batches: Batches) -> Script:
+        shape = Lives(self._size, self._mode, deliveries=False)
+        for bodies in batches:
+            yield Exchange(self._adding(bodies), shape, len(bodies))
+
+    def takes(self, worker: int, counts: Iterable[int]) -> Script:
+        shape = Lives(self._size, self._mode, confirms=False)
+        acks = _consume(NO_WAIT)  # now: the jobs come at once
+        done = 0
+        for count in counts:
+            yield Exchange(acks, shape, count)
+            done += count
+            acks = ack(done, multiple=True)
+        yield _end(acks)
+
     def lives(self, worker: int, batches: Batches, times: list[float]) -> Script:
-        head, end = self._publish, bytes((FRAME_END,))
         shape = Lives(self._size, self._mode)
         acks = b""
         done = 0
         started = NOT_TIMED
         for bodies in batches:
-            request = acks + b"".join([head + body + end for body in bodies])
-            yield Exchange(request, shape, len(bodies))
+            yield Exchange(acks + self._adding(bodies), shape, len(bodies))
             ended = now()
             times.append(ended - started)
             started = ended
             done += len(bodies)
             acks = ack(done, multiple=True)
-        # Cancel the consumer before its last acknowledgements, so that it gets no jobs for which
-        # others wait. The reply to QOS comes after the channel has processed the acknowledgements.
-        last = method(CANCEL, short(TAG) + b"\0") + acks + method(QOS, struct.pack(">IHB", 0, 1, 0))
-        yield Exchange(last, Answers(CANCEL_OK, QOS_OK), 2)
+        yield _end(acks)
 
     def unfinished(self, port: int) -> int:
         with self._channel(port) as sock:
-            answer = _expect(sock, _declaration(PASSIVE), DECLARE_OK)
+            answer = _expect(sock, self._declaration(PASSIVE), DECLARE_OK)
             self.close(sock)
         # The reply has the queue's name, ready messages and consumers. Unacknowledged messages are
         # back in the queue once their consumer is gone.
@@ -259,6 +294,13 @@ class RabbitClient(Client):
             sock.sendall(method(CLOSE, arguments, channel=0))
             # After a failure, other replies may precede it.
             receive(sock, lambda data: whole(data) and split(data)[-1].method == CLOSE_OK)
+
+    def _adding(self, bodies: Sequence[bytes]) -> bytes:
+        head, end = self._publish, bytes((FRAME_END,))
+        return b"".join([head + body + end for body in bodies])
+
+    def _declaration(self, flags: int) -> bytes:
+        return method(DECLARE, b"\0\0" + short(QUEUE) + bytes((flags,)) + self._arguments)
 
     def _channel(self, port: int) -> socket.socket:
         sock = dial(port)
@@ -278,8 +320,15 @@ class RabbitClient(Client):
         return sock
 
 
-def _declaration(flags: int) -> bytes:
-    return method(DECLARE, b"\0\0" + short(QUEUE) + bytes((flags,)) + NO_TABLE)
+def _consume(wait: int) -> bytes:
+    return method(CONSUME, b"\0\0" + short(QUEUE) + short(TAG) + bytes((wait,)) + NO_TABLE)
+
+
+def _end(acks: bytes) -> Exchange:
+    # Cancel the consumer before its last acknowledgements, so that it gets no jobs for which
+    # others wait. The reply to QOS comes after the channel has processed the acknowledgements.
+    last = method(CANCEL, short(TAG) + b"\0") + acks + method(QOS, struct.pack(">IHB", 0, 1, 0))
+    return Exchange(last, Answers(CANCEL_OK, QOS_OK), 2)
 
 
 def _expect(sock: socket.socket, request: bytes, answer: Method) -> Frame:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tools.bench.dialects import Dialect
 from tools.bench.load import Exchange, LoadError, Script, ask_once, dial
-from tools.bench.scripts import cycle
+from tools.bench.scripts import consume, cycle, portions, send
 
 Batches = Iterator[Sequence[bytes]]
 """The job bodies of each batch. Clients share one iterator."""
@@ -43,6 +43,24 @@ class Client(ABC):
         is prepared before the measurement begins.
         """
 
+    def taker(self, port: int, worker: int, pipeline: int) -> socket.socket:
+        """A worker's connection for ``adds``, or for ``takes`` with such batches."""
+        return self.connect(port, worker, pipeline)
+
+    @abstractmethod
+    def adds(self, worker: int, batches: Batches) -> Script:
+        """Adds the jobs of the batches, each after the last is confirmed."""
+
+    @abstractmethod
+    def takes(self, worker: int, counts: Iterable[int]) -> Script:
+        """Takes and acknowledges jobs in batches, each of as many as its connection is for. Clients
+        share ``counts``, which add up to all jobs, and each finds at least one."""
+
+    def takers(self, workers: int, jobs: int, pipeline: int) -> list[Script]:
+        """Scripts that take and acknowledge this many jobs together, in batches."""
+        counts = portions(jobs, pipeline)
+        return [self.takes(worker, counts) for worker in range(workers)]
+
     @abstractmethod
     def unfinished(self, port: int) -> int:
         """The number of unfinished jobs, which must be 0 after a measurement."""
@@ -71,12 +89,18 @@ class DialectClient(Client):
         return sock
 
     def lives(self, worker: int, batches: Batches, times: list[float]) -> Script:
+        return cycle(self.dialect, worker, self._exchanges(batches), times)
+
+    def adds(self, worker: int, batches: Batches) -> Script:
+        return send(self._exchanges(batches))
+
+    def takes(self, worker: int, counts: Iterable[int]) -> Script:
+        return consume(self.dialect, worker, counts)
+
+    def _exchanges(self, batches: Batches) -> Iterator[Exchange]:
         words = self.dialect
-        adds = (
-            Exchange(b"".join(map(words.add, bodies)), words.added, len(bodies))
-            for bodies in batches
-        )
-        return cycle(words, worker, adds, times)
+        for bodies in batches:
+            yield Exchange(b"".join(map(words.add, bodies)), words.added, len(bodies))
 
     def unfinished(self, port: int) -> int:
         return self.dialect.unfinished(port)

@@ -11,6 +11,7 @@ import json
 import re
 import socket
 import time
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from benchmarks.clients import Batches, Client
@@ -100,25 +101,31 @@ class NatsClient(Client):
         return sock
 
     def lives(self, worker: int, batches: Batches, times: list[float]) -> Script:
-        inbox = INBOX % worker
-        head = b"PUB %b %b %d\r\n" % (STREAM, inbox, self._size)
-        next_messages = b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % (STREAM, CONSUMER)
-        stored = Messages(b'{"stream":')
-        taken = Messages(b"$JS.ACK.")
+        stored, taken = Messages(b'{"stream":'), Messages(b"$JS.ACK.")
         acks = b""
         started = NOT_TIMED
         for bodies in batches:
             count = len(bodies)
-            adds = b"".join([head + body + CRLF for body in bodies])
-            reply = yield Exchange(acks + adds, stored, count)
-            wish = b'{"batch":%d,"expires":%d}' % (count, PULL_NANOSECONDS)
-            pull = _answered(reply) + publish(next_messages, wish, inbox)
-            reply = yield Exchange(pull, taken, count)
+            reply = yield Exchange(acks + self._adding(worker, bodies), stored, count)
+            reply = yield Exchange(_answered(reply) + _pull(worker, count), taken, count)
             ended = now()
             times.append(ended - started)
             started = ended
-            acks = _answered(reply)
-            acks += b"".join([b"PUB %b 4\r\n+ACK\r\n" % one for one in ack_subjects(reply)])
+            acks = _acks(reply)
+        yield Exchange(acks + PING, Pong(PONG), 1)
+
+    def adds(self, worker: int, batches: Batches) -> Script:
+        stored = Messages(b'{"stream":')
+        answer = b""
+        for bodies in batches:
+            request = answer + self._adding(worker, bodies)
+            answer = _answered((yield Exchange(request, stored, len(bodies))))
+
+    def takes(self, worker: int, counts: Iterable[int]) -> Script:
+        taken = Messages(b"$JS.ACK.")
+        acks = b""
+        for count in counts:
+            acks = _acks((yield Exchange(acks + _pull(worker, count), taken, count)))
         yield Exchange(acks + PING, Pong(PONG), 1)
 
     def unfinished(self, port: int) -> int:
@@ -126,6 +133,23 @@ class NatsClient(Client):
         if not isinstance(state, dict):
             raise LoadError("the stream has no state")
         return int(state["messages"])
+
+    def _adding(self, worker: int, bodies: Sequence[bytes]) -> bytes:
+        head = b"PUB %b %b %d\r\n" % (STREAM, INBOX % worker, self._size)
+        return b"".join([head + body + CRLF for body in bodies])
+
+
+def _pull(worker: int, count: int) -> bytes:
+    """Requests as many messages."""
+    next_messages = b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % (STREAM, CONSUMER)
+    wish = b'{"batch":%d,"expires":%d}' % (count, PULL_NANOSECONDS)
+    return publish(next_messages, wish, INBOX % worker)
+
+
+def _acks(reply: bytes) -> bytes:
+    """Acknowledges the messages in a reply, and answers its PINGs."""
+    acks = [b"PUB %b 4\r\n+ACK\r\n" % one for one in ack_subjects(reply)]
+    return _answered(reply) + b"".join(acks)
 
 
 def _answered(reply: bytes) -> bytes:

@@ -124,15 +124,21 @@ def _append_only(level: Level) -> list[str]:
 
 
 class RabbitSubject(Subject):
-    """RabbitMQ with a classic queue, which syncs before it confirms, or does not use the disk."""
+    """RabbitMQ with a classic queue, which syncs before it confirms, or does not use the disk; or
+    with the kind of queue that ``arguments`` name."""
 
-    key = "rabbitmq"
-    title = "RabbitMQ"
     package = "rabbitmq-server"
     programs = ("erl", "epmd")
 
     # The one on the PATH is Debian's wrapper, which switches to its own user and directories.
     SCRIPT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+
+    def __init__(
+        self, key: str = "rabbitmq", title: str = "RabbitMQ", **arguments: str | int
+    ) -> None:
+        self.key = key
+        self.title = title
+        self._arguments = {f"x-{name.replace('_', '-')}": arguments[name] for name in arguments}
 
     def missing(self) -> str | None:
         if not self.SCRIPT.exists():
@@ -180,7 +186,7 @@ class RabbitSubject(Subject):
         )
 
     def client(self, size: int, level: Level) -> Client:
-        return RabbitClient(size, durable=level != "none")
+        return RabbitClient(size, level != "none", self._arguments)
 
 
 class NatsSubject(Subject):

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import backlog
 from benchmarks.peers import LEVELS, Level, Subject, all_subjects
 from tests.support.commands import run_command
 from tools.bench.load import ask_once
-from tools.bench.servers import Recipe, ServerError, family_cpu_seconds, running
+from tools.bench.servers import DISQUE_COMMAND, Recipe, ServerError, family_cpu_seconds, running
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.live
@@ -44,6 +45,24 @@ def test_a_server_leads_all_jobs_through_their_lives_at_every_level(
         assert 0 < result["p50"] <= result["p99"] <= result["p999"] <= result["seconds"]
     assert done.stdout.count(f"| {subject.title}") == len(results)
     assert "written: build/compare.svg" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "subject", backlog.subjects(DISQUE_COMMAND), ids=lambda subject: subject.key
+)
+def test_a_server_takes_a_backlog_and_gives_it_back(subject: Subject, tmp_path: Path) -> None:
+    missing = subject.missing()
+    if missing is not None:
+        pytest.skip(missing)
+    output = tmp_path / "results.json"
+    words = ("backlog", "--quick", "--subjects", subject.key, "--json", str(output))
+    done = run_command("benchmarks.__main__", *words, cwd=ROOT, text=True)
+    assert done.returncode == 0, done.stderr
+    (result,) = json.loads(output.read_text())["results"]
+    assert result["jobs"] == 2_000
+    assert min(result[what] for what in ("adding", "taking", "resident", "disk")) > 0
+    assert (result["paged"] > 0) == (subject.key == backlog.OURS)
+    assert f"| {subject.title} |" in done.stdout
 
 
 def test_all_are_measured_in_turn() -> None:

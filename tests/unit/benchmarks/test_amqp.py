@@ -16,6 +16,7 @@ from benchmarks.amqp import (
     Lives,
     RabbitClient,
     ack,
+    argument_table,
     deliver,
     frame,
     method,
@@ -153,6 +154,34 @@ def test_a_worker_ends_the_last_batch_together_with_the_next_adds() -> None:
     with pytest.raises(StopIteration):
         script.send(b"")
     assert len(times) == 2
+
+
+def test_a_worker_that_only_adds_waits_for_confirms() -> None:
+    script = RabbitClient(3, durable=True).adds(7, iter([[b"abc", b"def"], [b"ghi"]]))
+    first = next(script)
+    assert first.shape.complete(ack(2, multiple=True), first.commands)
+    second = script.send(b"")
+    assert second.request == publish(amqp.QUEUE, 3, amqp.PERSISTENT) + b"ghi\xce"
+    assert not second.shape.complete(b"", second.commands)
+    assert second.shape.complete(ack(3, multiple=False), second.commands)
+
+
+def test_a_worker_that_only_takes_consumes_first_and_cancels_with_the_last_batch() -> None:
+    script = RabbitClient(len(BODY), durable=True).takes(7, iter([2, 2]))
+    first = next(script)
+    assert [one.method for one in split(first.request)] == [amqp.CONSUME]
+    assert not first.shape.complete(delivery(1), first.commands)
+    assert first.shape.complete(delivery(1) + delivery(2), first.commands)
+    assert script.send(b"").request == ack(2, multiple=True)
+    last = split(script.send(b"").request)
+    assert [one.method for one in last] == [amqp.CANCEL, amqp.ACK, amqp.QOS]
+
+
+def test_the_arguments_of_a_queue_are_numbers_or_texts() -> None:
+    assert argument_table({}) == amqp.NO_TABLE
+    assert argument_table({"a": 2, "bc": "d"}) == bytes.fromhex(
+        "00000010 01 61 49 00000002 02 6263 53 00000001 64"
+    )
 
 
 def test_a_connection_ends_politely_even_after_a_failure() -> None:

@@ -54,6 +54,33 @@ def test_messages_of_jetstream_are_acknowledged_with_the_next_batch() -> None:
     assert len(times) == 1
 
 
+def test_a_worker_that_only_adds_waits_for_the_stream() -> None:
+    script = NatsClient(SIZE, files=True).adds(7, iter([BODIES, BODIES[:1]]))
+    first = next(script)
+    assert first.request == b"".join([publish(b"jobs", body, b"_INBOX.7") for body in BODIES])
+    replies = stored(1) + stored(2) + b"PING\r\n" + stored(3)
+    assert first.shape.complete(replies, first.commands)
+    second = script.send(replies)
+    assert second.request == b"PONG\r\n" + publish(b"jobs", BODIES[0], b"_INBOX.7")
+    assert not second.shape.complete(b"", second.commands)
+
+
+def test_a_worker_that_only_takes_acknowledges_with_the_next_pull() -> None:
+    script = NatsClient(SIZE, files=True).takes(7, iter([1, 1]))
+    pull = publish(
+        b"$JS.API.CONSUMER.MSG.NEXT.jobs.workers",
+        b'{"batch":1,"expires":30000000000}',
+        b"_INBOX.7",
+    )
+    assert next(script).request == pull
+    acks = [
+        publish(b"$JS.ACK.jobs.workers.1.%d.%d.1700000000000000000.0" % (n, n), b"+ACK")
+        for n in (1, 2)
+    ]
+    assert script.send(message(1, BODIES[0])).request == acks[0] + pull
+    assert script.send(message(2, BODIES[1])).request == acks[1] + b"PING\r\n"
+
+
 def test_a_publication_names_its_size() -> None:
     assert publish(b"jobs", b"abc") == b"PUB jobs 3\r\nabc\r\n"
     assert publish(b"jobs", b"", b"me") == b"PUB jobs me 0\r\n\r\n"

@@ -20,7 +20,8 @@ from typing import Final
 
 from disque_trio.node.core.jobs.job import FLAG_HOLDS_GROUP, Job, priority_of
 from disque_trio.node.core.jobs.trailers import Trailers
-from disque_trio.node.core.queues.queue import Groups, Queue
+from disque_trio.node.core.queues.groups import Groups
+from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.queues import Queues
 from disque_trio.node.core.rpc.services import Services
 from disque_trio.node.core.shared.policies import FIFO, Policies

@@ -336,8 +336,8 @@ TABLE = make_table(
             YesNo(),
             "yes",
             "Let the middle of long queues lie on disk while memory is short, and read it back "
-            "before it is needed. Has no effect without `appendonly yes` and `maxmemory`. Queues "
-            "with `GROUPS` stay in memory; docs/sizing.md has more. Not in Disque.",
+            "before it is needed. Has no effect without `appendonly yes` and `maxmemory`; "
+            "docs/sizing.md has more. Not in Disque.",
             settable=True,
             needs=("appendonly", "maxmemory"),
         ),

@@ -4,13 +4,15 @@ broken on purpose. Whole clusters notice it, or the node that is compared with o
 import pytest
 
 from disque_trio.node.core import node as core_node
+from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.pages.pages import Pages
 from disque_trio.node.core.pages.segment import HEAD_SIZE, Segment, SegmentLines
 from disque_trio.node.core.queues.paging import Paging
+from disque_trio.node.core.queues.queue import Queue
 from tests.simulator import pages
 from tests.simulator.events import SECOND
 from tests.simulator.machine import BEFORE_REPLIES
-from tests.simulator.plan import SAFETY
+from tests.simulator.plan import EXTENDED, SAFETY
 from tests.simulator.spoiled import MadeOf, found
 from tests.simulator.world import World
 from tests.unit.node.core.pages.test_same_replies import STEPS, Pair
@@ -94,6 +96,52 @@ def test_a_wrong_bit_is_found(kind: type, text: str, made_of: MadeOf) -> None:
 def test_what_a_node_gets_wrong_shows_in_its_replies(kind: type, made_of: MadeOf) -> None:
     made_of(kind)
     assert differs()
+
+
+# ---- groups ------------------------------------------------------------------------------------
+
+
+def groups_on_disk(world: World) -> None:
+    """The same, where each group has one job in hand at a time."""
+    on_disk(world)
+    world.plan.groups = "fifo"
+
+
+class OtherGroup(Paging):
+    """Takes the first job that comes back with its group for one of another group."""
+
+    def _put_in(self, segment: Segment, jobs: list[Job]) -> None:
+        queue = self._store.queues.by_name[segment.queue]
+        if segment.group is not None and queue.groups is not None and jobs:
+            others = [lane for lane in queue.groups.queues() if lane.name != segment.group]
+            if others and not others[0].dry:
+                mine, other = queue.lane(segment.group), others[0]
+                other.put_in(segment.urgency, jobs[:1])
+                other.length += 1
+                mine.length -= 1
+                del jobs[:1]
+        super()._put_in(segment, jobs)
+
+
+class HeadSkipped(Queue):
+    """Goes on with what a group has in memory although its next job lies on disk."""
+
+    __slots__ = ()
+
+    def look(self) -> None:
+        super().look()
+        if self.dry and self.groups is None and self._chunks:
+            self.dry = False
+
+
+@pytest.mark.parametrize("kind", [OtherGroup, HeadSkipped])
+def test_a_group_that_is_out_of_order_is_found(kind: type, made_of: MadeOf) -> None:
+    made_of(kind)
+    assert found(groups_on_disk, EXTENDED, "left its queue before", seeds=20)
+
+
+def test_groups_on_disk_pass() -> None:
+    assert not found(groups_on_disk, EXTENDED, "", seeds=5)
 
 
 # ---- files -------------------------------------------------------------------------------------

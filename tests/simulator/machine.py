@@ -35,6 +35,7 @@ from tests.simulator.plan import BINDINGS, DEAD, TIMELY
 from tests.simulator.restarts import Memory, compare, remember
 from tests.simulator.session import Replied, Session
 from tests.simulator.trace import packet_text
+from tests.simulator.turns import watch
 
 if TYPE_CHECKING:
     from tests.simulator.world import World
@@ -149,6 +150,8 @@ class Machine:
         left = {} if self.pages is None else self.pages.left()
         self.pages = PageFiles(self, self.node, self.rng_of_pages, left) if paging else None
         self.jobs = AllJobs(self.node, self.pages)
+        if paging:
+            watch(self)
         self.node.batches.size = self.node.topics.slice = world.plan.slice
         self._set_policies()
         self.node.now = now

@@ -157,7 +157,7 @@ def _wait_for_disk(node: Node, names: list[bytes]) -> bool:
     if not node.holding:
         return False
     queues = node.queues.by_name
-    return any(name in queues and queues[name].dry for name in names)
+    return any(name in queues and queues[name].next_on_disk() is not None for name in names)
 
 
 def _tell(node: Node, jobs: list[Job], details: int, out: list[bytes]) -> None:

@@ -62,6 +62,7 @@ class PutOffCommands:
         self._store = core.store
         self._paging = core.paging
         self._pages = core.paging.pages
+        self._grouping = core.store.limits.grouping
         self._again: PutOffCommand | None = None  # that is being run
         # The ids that commands name, and how many do: meanwhile these jobs do not leave again.
         self._named: dict[bytes, int] = {}
@@ -73,7 +74,8 @@ class PutOffCommands:
         whether it was. Call it only while there are such jobs."""
         name = command.name
         if name in _TAKES:
-            if not self._pages.dry:
+            # What moves into groups may come to an end in memory at any time.
+            if not self._pages.dry and not self._grouping.due:
                 return False
         elif name in _ENDS:
             if len(args) < 4 and not self._store.notes.noting:
@@ -171,8 +173,9 @@ class PutOffCommands:
         needs: list[Need] = []
         for name in dict.fromkeys(names):
             queue = self._store.queues.by_name.get(name)
-            if queue is not None and queue.dry and not queue.paused & PAUSED_OUT:
-                first = None if queue.paged is None else queue.paged.first()
+            if queue is not None and not queue.paused & PAUSED_OUT:
+                self._grouping.follow(queue)
+                first = queue.next_on_disk()
                 if first is not None:
                     needs.append((first, ALL_JOBS))
         return needs
@@ -180,7 +183,8 @@ class PutOffCommands:
     def _matching(self, patterns: list[bytes]) -> list[bytes]:
         """The queues that match one of ``patterns``, of those whose next job lies on disk."""
         globs = [Glob(pattern) for pattern in patterns]
-        return [name for name in self._pages.dry if any(glob.matches(name) for glob in globs)]
+        names = dict.fromkeys([lines.name for lines in self._pages.dry])
+        return [name for name in names if any(glob.matches(name) for glob in globs)]
 
     def _is_here(self, held: PutOffCommand) -> None:
         """Note that something that ``held`` waits for is in memory."""

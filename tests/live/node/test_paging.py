@@ -13,15 +13,20 @@ ON = ("--appendonly", "yes", "--maxmemory", "12mb")
 JOBS = 25_000
 
 
-def fill(wire: Wire, count: int, retry: int = 300) -> list[bytes]:
-    """Add ``count`` jobs with this retry time; returns their ids."""
+def fill(wire: Wire, count: int, retry: int = 300, groups: int = 0) -> list[bytes]:
+    """Add ``count`` jobs with this retry time, in as many ``groups`` in turn; returns their ids."""
     ids: list[bytes] = []
     for at in range(0, count, 500):
         request = (
-            b"*6\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$6\r\n%06d\r\n$1\r\n0\r\n"
+            b"*%d\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$6\r\n%06d\r\n$1\r\n0\r\n"
             b"$5\r\nRETRY\r\n$3\r\n%03d\r\n"
         )
-        wire.raw(b"".join([request % (at + number, retry) for number in range(500)]))
+        requests: list[bytes] = []
+        for number in range(at, at + 500):
+            requests.append(request % (8 if groups else 6, number, retry))
+            if groups:
+                requests.append(b"$5\r\nGROUP\r\n$3\r\n%03d\r\n" % (number % groups))
+        wire.raw(b"".join(requests))
         for _ in range(500):
             reply = wire.read()
             assert isinstance(reply, bytes), reply
@@ -65,6 +70,32 @@ def test_a_queue_longer_than_memory_survives(
     assert paged(new) > JOBS // 3
     ended = set(gone)
     assert take_all(wire) == [id for id in ids if id not in ended]
+    wait_until(lambda: not list((node.directory / "pages").iterdir()))
+
+
+@pytest.mark.parametrize("end", [kill, restart])
+def test_groups_longer_than_memory_take_turns(
+    disque_server: NodeFactory, end: Callable[[LiveNode], None]
+) -> None:
+    node = disque_server(*ON)
+    wire = node.wire()
+    assert wire("QSET", "q", "GROUPS", "fair") == b"OK"
+    ids = fill(wire, JOBS, groups=25)
+    wait_until(lambda: paged(node) > JOBS // 2)
+    reply = wire("GETJOB", "COUNT", 1000, "FROM", "q")
+    assert isinstance(reply, list)
+    got = [job[1] for job in reply]
+    assert wire("ACKJOB", *got) == 1000
+    assert got == ids[:1000]
+    end(node)
+    new = node if end is restart else disque_server(*ON, cwd=node.directory)
+    wire = new.wire()
+    wait_until(lambda: wire("PING") == b"PONG")
+    assert paged(new) > JOBS // 3
+    rest = take_all(wire)
+    group = {id: number % 25 for number, id in enumerate(ids)}
+    assert all(len({group[id] for id in rest[at : at + 25]}) == 25 for at in range(0, 20_000, 25))
+    assert sorted(rest, key=lambda id: group[id]) == sorted(ids[1000:], key=lambda id: group[id])
     wait_until(lambda: not list((node.directory / "pages").iterdir()))
 
 

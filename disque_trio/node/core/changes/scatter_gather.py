@@ -46,6 +46,7 @@ SLICE: Final = 100  # jobs
 # further job after this many bytes of bodies.
 MOVED: Final = 25  # jobs
 MOVED_BYTES: Final = 1 << 20
+SEGMENTS_AT_ONCE: Final = 8  # to read for a slice, of as many groups
 PATIENCE: Final = 5_000  # ms for a node to do a slice
 # ms after its last answer in which it begins one: less, since clocks are not equally fast.
 FRESH: Final = 4_000
@@ -193,9 +194,9 @@ class ScatterGathers:
     def _redrive(self, scatter: ScatterGather, most: int) -> int:
         """Send up to ``most`` dead letters back; returns how many."""
         queue = self._store.queues.by_name.get(scatter.texts[0])
-        # The groups of a queue are walked over at once.
-        if scatter.walk is None and queue is not None and queue.groups is None:
-            on_disk = queue.on_disk() > 0
+        on_disk = queue is not None and queue.on_disk() > 0
+        # The groups of a queue in memory are walked over at once.
+        if scatter.walk is None and queue is not None and (on_disk or queue.groups is None):
             scatter.walk = self._paging.walk(queue) if on_disk else queue.walk(False)
         return self._letters.redrive(scatter.texts, most, scatter.walk)
 
@@ -302,19 +303,22 @@ class ScatterGathers:
             for job in jobs:
                 self._ack_gc.end(job, Ending(CANCELLED), schema.BY_CLIENT)
             done += len(jobs)
-            first = None if queue.paged is None else queue.paged.first()
-            if done >= most or first is None:
+            segments = queue.next_segments(SEGMENTS_AT_ONCE)
+            if done >= most or not segments:
                 break
-            more = self._purge_segment(queue, first, most - done)
-            if more < 0:
-                self._cut_short = True
+            for first in segments:
+                more = self._purge_segment(queue.lane(first.group), first, most - done)
+                if more < 0:
+                    self._cut_short = True
+                else:
+                    done += more
+            if self._cut_short:
                 break
-            done += more
         return done
 
     def _purge_segment(self, queue: Queue, first: Segment, most: int) -> int:
-        """Cancel jobs in ``first``, the next segment of ``queue``, up to ``most``; return how many.
-        Reads nothing but ids. -1: they are being read."""
+        """Cancel jobs in ``first``, the next segment of ``queue``, or of a group, up to ``most``;
+        return how many. Reads nothing but ids. -1: they are being read."""
         before = (first.ctime, first.id[:-1])
         line = [] if queue.paged is None else queue.paged.by_urgency[first.urgency]
         if (
@@ -346,7 +350,7 @@ class ScatterGathers:
             if wanted:
                 queue.look()
             elif not queue.waiters:
-                self._paging.pages.hungry.pop(name, None)
+                self._paging.pages.hungry.pop(queue.paged, None)
 
     def _move(self, texts: list[bytes], most: int) -> int:
         """Move the first jobs in the queue ``texts[0]`` to the queue ``texts[1]``, up to ``most``;
@@ -396,8 +400,7 @@ class ScatterGathers:
     def _call_for_more(self, queue: Queue, found: int, wanted: int) -> None:
         """If fewer jobs of ``queue`` than ``wanted`` were found because the next ones lie on disk,
         have these read, and note that more follow."""
-        paged = queue.paged
-        first = None if paged is None else paged.first()
-        self._cut_short = first is not None and found < wanted
-        if first is not None and self._cut_short:
-            self._paging.want(first, ALL_JOBS)
+        segments = queue.next_segments(SEGMENTS_AT_ONCE) if found < wanted else []
+        self._cut_short = len(segments) > 0
+        for segment in segments:
+            self._paging.want(segment, ALL_JOBS)

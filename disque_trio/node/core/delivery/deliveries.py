@@ -58,7 +58,7 @@ class Deliveries:
                 queue = queues.by_name.get(name)
                 if queue is not None and queue.length and not queue.paused & PAUSED_OUT:
                     if self._limits.needed and self._limits.holds_back(queue, False):
-                        if queue.dry:
+                        if queue.next_on_disk() is not None:
                             return found
                         continue
                     found.append(store.take_job(queue))

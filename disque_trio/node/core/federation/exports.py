@@ -368,7 +368,7 @@ class Exports:
         """Return up to ``count`` of the first jobs of ``queue``, without those that have a trailer
         after their body: the clients of a C node would see it."""
         found: list[Job] = []
-        for at, job in enumerate(queue.first_to_last()):
+        for at, job in enumerate(queue.ready_jobs()):
             if at == LOOKED_AT or len(found) == count:
                 break
             if self._store.trailers.is_plain(job) and (job.retry or not self._machine.lagging):

@@ -90,8 +90,7 @@ class Pages:
         writing: bytes that wait to be written.
         orders: what to do next. perform: carries orders out.
         sparse: numbers of segments that have become sparse.
-        hungry: names of queues that need their next segment soon. dry: of those whose next job lies
-            on disk.
+        hungry: lines whose next segment is needed soon. dry: those whose next job lies on disk.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -113,8 +112,8 @@ class Pages:
         self.orders: list[Order] = []
         self.perform: Callable[[list[Order]], None] = _nobody
         self.sparse: list[int] = []
-        self.hungry: dict[bytes, None] = {}
-        self.dry: dict[bytes, None] = {}
+        self.hungry: dict[SegmentLines, None] = {}
+        self.dry: dict[SegmentLines, None] = {}
         self.index = SegmentIndex()
         self._memory = memory
         self._number = 0
@@ -244,8 +243,7 @@ class Pages:
         its body. If it was the last one, the segment goes as well; if it may come back (not
         ``for_good``), only if the segment is the next one."""
         size = segment.take(place)
-        lines.live -= 1
-        lines.bodies -= size
+        lines.count(-1, -size)
         self.jobs -= 1
         self._owed += _SWEPT
         if for_good and segment.live == segment.count >> 2 and segment.origin is None:
@@ -259,8 +257,7 @@ class Pages:
     ) -> None:
         """Note that the job ``id`` is at ``place`` of ``segment`` again, as it was."""
         size = segment.put_back(place)
-        lines.live += 1
-        lines.bodies += size
+        lines.count(1, size)
         self.jobs += 1
         at = segment.slot << PLACE_BITS | place
         if at not in self.index.find(id):

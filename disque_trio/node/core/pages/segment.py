@@ -61,7 +61,7 @@ class Segment:
         number: the name of its file; no other segment has or had it.
         slot: where the index finds it.
         seed: for the checksums of its records.
-        queue: the name of the queue.
+        queue: the name of the queue. group: the name of the group that they are in; None: none.
         urgency: FLAGS_PRIORITY of its jobs.
         ctime, id: of its first job. last_ctime, last_id: of its last one.
         etime: when the first of its jobs on disk expires, in s since the epoch, or earlier.
@@ -99,6 +99,7 @@ class Segment:
         "ctime",
         "data",
         "etime",
+        "group",
         "heard",
         "heard_at",
         "heard_from",
@@ -132,6 +133,7 @@ class Segment:
         self.slot = 0
         self.seed = seed
         self.queue = queue
+        self.group: bytes | None = None
         self.urgency = urgency
         self.overhead = overhead
         self.overheads: array[int] | None = None
@@ -312,34 +314,44 @@ class Segment:
 
 
 class SegmentLines:
-    """The segments of one queue, by urgency, each line in the order of their first jobs. They may
-    overlap.
+    """The segments of one queue, or of one of its groups, by urgency, each line in the order of
+    their first jobs. They may overlap.
 
     Args:
         name: of the queue.
-        hungry: gets the name when the next segment has to be read.
-        dry: has the name while the next job lies on disk. on_dry: called when that changes.
+        hungry: gets these lines when the next segment has to be read.
+        dry: has these lines while the next job lies on disk. on_dry: called when that changes.
+        whole: those of the queue, if these are of a group.
 
     Attributes:
         name, hungry: as given.
         by_urgency: the lines; none is empty.
-        live: the jobs that are still there. bodies: bytes of their bodies.
+        live: the jobs that are still there, with those of groups. bodies: bytes of their bodies.
     """
 
     def __init__(
         self,
         name: bytes,
-        hungry: dict[bytes, None],
-        dry: dict[bytes, None],
+        hungry: "dict[SegmentLines, None]",
+        dry: "dict[SegmentLines, None]",
         on_dry: Callable[[], None],
+        whole: "SegmentLines | None" = None,
     ) -> None:
         self.name = name
         self.hungry = hungry
         self._dry = dry
         self._on_dry = on_dry
+        self._whole = whole
         self.by_urgency: dict[int, list[Segment]] = {}
         self.live = 0
         self.bodies = 0
+
+    def count(self, jobs: int, size: int) -> None:
+        """Count ``jobs`` more, with ``size`` bytes of bodies."""
+        self.live += jobs
+        self.bodies += size
+        if self._whole is not None:
+            self._whole.count(jobs, size)
 
     def add(self, segment: Segment) -> None:
         """Add ``segment`` in its place."""
@@ -348,8 +360,15 @@ class SegmentLines:
         while at and (line[at - 1].ctime, line[at - 1].id) > (segment.ctime, segment.id):
             at -= 1
         line.insert(at, segment)
-        self.live += segment.live
-        self.bodies += segment.bodies
+        self.count(segment.live, segment.bodies)
+
+    def add_all(self, segments: list[Segment]) -> None:
+        """Add ``segments`` in their places."""
+        for segment in segments:
+            self.by_urgency.setdefault(segment.urgency, []).append(segment)
+            self.count(segment.live, segment.bodies)
+        for line in self.by_urgency.values():
+            line.sort(key=_begin)
 
     def remove(self, segment: Segment) -> None:
         """Remove ``segment``, of which nothing is left, or whose jobs are in memory."""
@@ -357,15 +376,14 @@ class SegmentLines:
         line.remove(segment)
         if not line:
             del self.by_urgency[segment.urgency]
-        self.live -= segment.live
-        self.bodies -= segment.bodies
+        self.count(-segment.live, -segment.bodies)
 
     def tell_dry(self, dry: bool) -> None:
         """Note whether the next job lies on disk."""
         if dry:
-            self._dry[self.name] = None
+            self._dry[self] = None
         else:
-            self._dry.pop(self.name, None)
+            self._dry.pop(self, None)
         self._on_dry()
 
     def first(self) -> Segment | None:
@@ -390,3 +408,7 @@ class SegmentLines:
             for urgency in sorted(self.by_urgency, reverse=True)
             for segment in self.by_urgency[urgency]
         ]
+
+
+def _begin(segment: Segment) -> tuple[int, bytes]:
+    return segment.begin

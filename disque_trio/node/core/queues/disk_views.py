@@ -31,7 +31,8 @@ from disque_trio.node.core.pages.segment import (
     DamagedError,
     Segment,
 )
-from disque_trio.node.core.queues.queue import Queue
+from disque_trio.node.core.queues.group_lanes import by_turns
+from disque_trio.node.core.queues.queue import GROUPED_AT_ONCE, Queue
 from disque_trio.node.core.queues.store import TIME_ERROR, JobStore
 from disque_trio.protocol.serialjob import ID_LENGTH, SerialJob, decode_job
 from disque_trio.protocol.trailer import BY_ATTEMPTS, Letter, Trailer, split_body
@@ -331,10 +332,24 @@ class DiskViews:
     def walk(self, queue: Queue, backwards: bool) -> Iterator[Job | None]:
         """The jobs of ``Queue.walk``, with those that lie on disk; None: the next one is not there
         yet."""
-        if queue.paged is None or queue.groups is not None:
+        if queue.paged is None:
             yield from queue.walk(backwards)
             return
-        urgencies = dict.fromkeys([*queue.urgencies(), *queue.paged.by_urgency])
+        groups = queue.groups
+        if groups is None:
+            yield from self._walk_lane(queue, backwards)
+            return
+        lanes = (self._walk_lane(lane, backwards) for lane in groups.queues())
+        if backwards:
+            yield from self._walk_lane(queue, True)
+        yield from by_turns(lanes, GROUPED_AT_ONCE)
+        if not backwards:
+            yield from self._walk_lane(queue, False)
+
+    def _walk_lane(self, queue: Queue, backwards: bool) -> Iterator[Job | None]:
+        """The same, without groups."""
+        on_disk = [] if queue.paged is None else queue.paged.by_urgency
+        urgencies = dict.fromkeys([*queue.urgencies(), *on_disk])
         for urgency in sorted(urgencies, reverse=not backwards):
             yield from self._walk_line(queue, urgency, backwards)
 

@@ -11,15 +11,20 @@ or is queued here again. A job that went to another node holds back only the job
 in the order of the group, so the first of all can be delivered on whichever node it is. Nodes do
 not agree on that order to the millisecond, so they may wait for each other; therefore a job that
 has been in a queue elsewhere for half its retry time is no longer waited for.
+
+The jobs of a group lie on disk as those of a queue do, in segments of its own. If the next job of
+the group whose turn it is lies there, all wait until it is back, so the turns are those of jobs in
+memory; but nobody waits for jobs of a damaged file.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
 from disque_trio.node.core.jobs.job import FLAG_HOLDS_GROUP, Job, priority_of
 from disque_trio.node.core.jobs.trailers import Trailers
+from disque_trio.node.core.pages.segment import Segment
 from disque_trio.node.core.queues.groups import Groups
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.queues import Queues
@@ -56,13 +61,22 @@ class Group:
         self.in_turn = False
 
     def is_ready(self) -> bool:
-        """Whether the first job can be taken out."""
+        """Whether the first job can be taken out, once it is in memory."""
         if not self.jobs.length:
             return False
         if not self.held_by:
             return True
-        first = _place(self.jobs.first())
-        return first < min([hold.place for hold in self.held_by.values()])
+        first = self.first_on_disk()
+        if first is None:
+            place = _place(self.jobs.first())
+        else:
+            place = -(first.urgency >> 4), first.ctime, first.id
+        return place < min([hold.place for hold in self.held_by.values()])
+
+    def first_on_disk(self) -> Segment | None:
+        """The segment that has the first job; None: that one is in memory, or there is none."""
+        jobs = self.jobs
+        return jobs.paged.first() if jobs.dry and jobs.paged is not None else None
 
 
 class Hold:
@@ -136,10 +150,15 @@ class JobGroups(Groups):
         turns = self._turns
         while turns:
             group = next(iter(turns))
-            if group.is_ready():
+            if group.is_ready() and not (group.jobs.dry and self._is_damaged(group)):
                 return group
             self._pass_over(group)
         return None
+
+    def _is_damaged(self, group: Group) -> bool:
+        """Whether the first job of ``group`` was in a file that cannot be read."""
+        first = group.first_on_disk()
+        return first is not None and first.rebuilding
 
     def _pass_over(self, group: Group) -> None:
         """Take ``group`` out of the turns."""
@@ -153,13 +172,14 @@ class JobGroups(Groups):
                 self._memory.used -= GROUP_OVERHEAD + len(name)
 
     def deliverable(self) -> int:
-        if self._next() is None:
+        group = self._next()
+        if group is None or group.jobs.dry:
             return 0
         return len(self._turns) if self.fifo else self.length
 
     def next_job(self) -> Job | None:
         group = self._next()
-        return None if group is None else group.jobs.first()
+        return None if group is None or group.jobs.dry else group.jobs.first()
 
     def pop(self) -> Job:
         group = self._next()
@@ -191,10 +211,13 @@ class JobGroups(Groups):
             return False
         group.jobs.remove(job)
         self._has_lost_one(group)
+        self._forget_if_empty(group)
+        return True
+
+    def _forget_if_empty(self, group: Group) -> None:
         if group.in_turn and not group.jobs.length:
             self._pass_over(group)
         self._forget_unused(group)
-        return True
 
     def pass_turn(self, job: Job) -> None:
         group = self.by_name.get(self._trailers.group(job))
@@ -202,7 +225,10 @@ class JobGroups(Groups):
             self._turns.move_to_end(group)
 
     def _has_lost_one(self, group: Group) -> None:
-        self.length -= 1
+        self._has_lost(group, 1)
+
+    def _has_lost(self, group: Group, count: int) -> None:
+        self.length -= count
         if group.jobs.length == 0:
             self.filled -= 1
 
@@ -241,16 +267,19 @@ class JobGroups(Groups):
     # ---- all of them ------------------------------------------------------------------------
 
     def first_to_last(self) -> Iterator[Job]:
-        return self._by_turns(False)
+        return self._by_turns(Queue.first_to_last)
 
     def last_to_first(self) -> Iterator[Job]:
-        return self._by_turns(True)
+        return self._by_turns(Queue.last_to_first)
 
-    def _by_turns(self, backwards: bool) -> Iterator[Job]:
+    def ready_jobs(self) -> Iterator[Job]:
+        return self._by_turns(Queue.ready_jobs)
+
+    def _by_turns(self, jobs_of: Callable[[Queue], Iterator[Job]]) -> Iterator[Job]:
         """One job of each group in turn, repeatedly until there are no more."""
         lines: list[Iterator[Job]] = []
         for group in self._in_order():
-            jobs = group.jobs.last_to_first() if backwards else group.jobs.first_to_last()
+            jobs = jobs_of(group.jobs)
             job = next(jobs, None)
             if job is not None:
                 lines.append(jobs)
@@ -275,14 +304,54 @@ class JobGroups(Groups):
         return min([g.jobs.oldest() for g in self.by_name.values() if g.jobs.length])
 
     def queues(self) -> list[Queue]:
-        return [group.jobs for group in self.by_name.values()]
+        return [group.jobs for group in self._in_order()]
 
     def lines(self) -> list[list[Job]]:
         return [line for group in self.by_name.values() for line in group.jobs.lines()]
 
+    # ---- jobs on disk -----------------------------------------------------------------------
+
+    def lane(self, name: bytes) -> Queue:
+        return self.by_name[name].jobs
+
+    def dry_changed(self, name: bytes) -> None:
+        self._line_up(self.by_name[name])
+
+    def gone_from_disk(self, segment: Segment, count: int) -> None:
+        group = self.by_name[segment.group or b""]
+        group.jobs.length -= count
+        if not segment.live:
+            group.jobs.look()
+        self._has_lost(group, count)
+        self._forget_if_empty(group)
+
+    def next_on_disk(self) -> Segment | None:
+        group = self._next()
+        return None if group is None else group.first_on_disk()
+
+    def take_segments(self) -> list[Segment]:
+        found: list[Segment] = []
+        for group in list(self.by_name.values()):
+            lines = group.jobs.paged
+            if lines is None or not group.jobs.length:
+                continue
+            for segment in lines.all():
+                lines.remove(segment)
+                segment.group = None
+                group.jobs.length -= segment.live
+                self.length -= segment.live
+                found.append(segment)
+            group.jobs.look()
+            group.jobs.paged = None
+            if not group.jobs.length:
+                self.filled -= 1
+                self._forget_if_empty(group)
+        return found
+
 
 _COMPARED: Final = 100  # queues to compare with their policies per turn
 _MOVING: Final = 4  # times 512 jobs to move per turn
+_REST: Final = 10  # ms, if those come from disk and memory has no room for them
 
 
 class Grouping:
@@ -332,26 +401,47 @@ class Grouping:
             if queue.grouped == (wanted != 0) and groups.fifo == (wanted == FIFO):
                 return
             groups.set_fifo(wanted == FIFO)
+            if not wanted:
+                queue.leave_groups()
         queue.grouped = wanted != 0
         self._moving[queue.name] = queue
         self._call()
         self._all.look_at(queue)
 
-    def _move_some(self) -> None:
-        """Move jobs to where they belong."""
+    def _move_some(self) -> bool:
+        """Move jobs to where they belong; return whether there were any."""
+        moved = False
         for _ in range(_MOVING):
             for queue in self._moving.values():
+                if self._rests(queue):
+                    continue
+                moved = True
                 if not queue.move_some():
                     del self._moving[queue.name]
                     self._all.look_at(queue)
                     if queue.groups is None:
                         self.groups.pop(queue.name, None)
                 break
+        return moved
 
-    def _call(self) -> None:
-        """Schedule more work for the next turn, if there is any."""
+    def goes_on(self, queue: Queue) -> None:
+        """Note that jobs of ``queue`` that are in no group have left the disk."""
+        if queue.grouped:
+            self._moving[queue.name] = queue
+            self._call()
+
+    def _rests(self, queue: Queue) -> bool:
+        """Whether ``queue`` has jobs on disk that would come back, and memory has no room."""
+        if not queue.grouped or queue.paged is None or not queue.paged.by_urgency:
+            return False
+        above = self._all.pages.above
+        memory = self._machine.memory
+        return memory.used > max((above + memory.external_above) // 2, above)
+
+    def _call(self, later: int = 0) -> None:
+        """Schedule more work for the next turn, or for ``later`` (ms), if there is any."""
         busy = self._moving or self._left or self._cursor >= 0
-        self.due = self._machine.now if busy else 0
+        self.due = self._machine.now + later if busy else 0
         self._timer.wake_by(self.due)
 
     def compare(self) -> None:
@@ -372,8 +462,8 @@ class Grouping:
             self._cursor = cursor or -1
             for queue in queues:
                 self.follow(queue)
-        self._move_some()
-        self._call()
+        moved = self._move_some()
+        self._call(0 if moved or self._left or self._cursor >= 0 else _REST)
 
     def compare_some(self) -> None:
         """Make some of the queues follow their policies, and forget those that are gone."""

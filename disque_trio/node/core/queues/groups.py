@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from disque_trio.node.core.jobs.job import Job
+from disque_trio.node.core.pages.segment import Segment
 
 if TYPE_CHECKING:
     from disque_trio.node.core.queues.queue import Queue
@@ -52,6 +53,11 @@ class Groups:
         """The last job of each group in turn, then the ones before them."""
         raise NotImplementedError
 
+    def ready_jobs(self) -> Iterator[Job]:
+        """The jobs of ``first_to_last``, those of each group up to the first one that lies on
+        disk."""
+        raise NotImplementedError
+
     def number_held(self) -> int:
         """Return how many jobs hold up their groups."""
         raise NotImplementedError
@@ -65,5 +71,28 @@ class Groups:
         raise NotImplementedError
 
     def queues(self) -> "list[Queue]":
-        """The jobs of each group."""
+        """The jobs of each group; first of those that can be served, in turn."""
+        raise NotImplementedError
+
+    # ---- jobs on disk -----------------------------------------------------------------------
+
+    def lane(self, name: bytes) -> "Queue":
+        """The jobs of the group ``name``, which has some."""
+        raise NotImplementedError
+
+    def dry_changed(self, name: bytes) -> None:
+        """Note that the next job of the group ``name`` lies on disk, or does so no longer."""
+        raise NotImplementedError
+
+    def gone_from_disk(self, segment: Segment, count: int) -> None:
+        """Count that ``count`` of the jobs of ``segment`` are not there any more."""
+        raise NotImplementedError
+
+    def next_on_disk(self) -> Segment | None:
+        """The segment that has the job whose turn it is; None: it is in memory, or there is
+        none."""
+        raise NotImplementedError
+
+    def take_segments(self) -> list[Segment]:
+        """Take all jobs on disk out of their groups."""
         raise NotImplementedError

@@ -253,7 +253,7 @@ class Limits:
     def holds_back(self, queue: Queue, waits: bool) -> bool:
         """Whether the first job of ``queue`` must not be delivered now. ``waits``: the client that
         wants it waits already; other clients come after the waiting ones."""
-        if queue.dry:
+        if queue.dry and queue.groups is None:
             return True
         policy = self.policies.of(queue.name)
         if policy.groups or queue.groups is not None:

@@ -24,6 +24,7 @@ from disque_trio.node.core.pages.segment import (
     pack_head,
 )
 from disque_trio.node.core.queues.disk_views import line_order
+from disque_trio.node.core.queues.group_lanes import LANES_A_LOOK, Lanes, put_in_group
 from disque_trio.node.core.queues.queue import Queue, chunk_after, place_after
 from disque_trio.node.core.queues.store import JobStore
 from disque_trio.respserver.memory import MEMORY
@@ -117,10 +118,11 @@ class PageOut:
         self._rest_until = 0
         self._rest_below = 0
         self._retry_at = 0
-        # Where there are no more jobs that may go, by queue and urgency.
-        self._passed: dict[tuple[bytes, int], tuple[int, bytes]] = {}
+        # Where there are no more jobs that may go, by queue, or group, and urgency.
+        self._passed: dict[tuple[Queue, int], tuple[int, bytes]] = {}
         # How far jobs went that belong between those on disk, likewise.
-        self._filled: dict[tuple[bytes, int], tuple[int, bytes]] = {}
+        self._filled: dict[tuple[Queue, int], tuple[int, bytes]] = {}
+        self._lanes = Lanes()
 
     def wake_up(self) -> None:
         """Look again soon."""
@@ -136,6 +138,7 @@ class PageOut:
         self._cursor = 0
         self._passed.clear()
         self._filled.clear()
+        self._lanes = Lanes()
 
     def some(self) -> None:
         """Move the next jobs to disk, if there are any that may go."""
@@ -158,20 +161,29 @@ class PageOut:
     def _page_out_one(self) -> bool:
         """Move the jobs of one segment to disk; return False if no queue has so many."""
         last = self._last
-        if last is not None and self._page_out(last, self._tight if self._tight > 1 else 0):
-            return True
-        queues = self._store.queues.index
-        started = self._cursor == 0
-        self._cursor, found = queues.scan(self._cursor, QUEUES_A_LOOK)
-        for queue in found:
+        lanes = self._lanes
+        lanes.looks = LANES_A_LOOK
+        if not lanes.queues:
+            if last is not None and self._page_out(last, self._tight if self._tight > 1 else 0):
+                return True
+            queues = self._store.queues.index
+            lanes.from_start = self._cursor == 0
+            self._cursor, lanes.queues = queues.scan(self._cursor, QUEUES_A_LOOK)
+            lanes.queues.reverse()
+        while lanes.queues:
+            queue = lanes.queues[-1]
             if queue.length and self._page_out(queue, self._tight):
+                lanes.queues = []
                 self._last = queue
                 if self._tight == 1:
                     self._tight = 0
                 self._looked_at_all = False
                 return True
+            if lanes.looks <= 0:
+                return False
+            lanes.queues.pop()
         if self._cursor == 0:
-            if self._looked_at_all or started:
+            if self._looked_at_all or lanes.from_start:
                 self._rest()
             else:
                 self._tight = 0
@@ -198,31 +210,55 @@ class PageOut:
     def _page_out(self, queue: Queue, tight: int) -> bool:
         """Move jobs of the middle of ``queue`` to disk; return whether there were any. ``tight``:
         leave fewer in memory (see ``SHORTER``)."""
-        if queue.groups is not None or queue.grouped or queue.length - queue.on_disk() < 4:
+        if queue.length - queue.on_disk() < 4:
             return False
-        for urgency in queue.urgencies():
-            run = self._find_run(queue, urgency, tight)
-            if run is not None:
-                index, start, count = run
-                jobs = queue.cut(urgency, index, start, count)
-                if self._write(queue, urgency, jobs):
-                    return True
-                self._passed[queue.name, urgency] = (jobs[-1].ctime, jobs[-1].id)
+        most, most_bytes = self.pages.most, self.pages.most_bytes
+        if queue.groups is None:
+            return self._page_out_lane(queue, queue, tight, most, most_bytes)
+        if not queue.grouped:
+            return False
+        lanes = self._lanes
+        lanes.begin(queue)
+        while lanes.looks > 0:
+            lane = lanes.lane()
+            if lane is None:
+                return False
+            if lane is not queue:
+                most, most_bytes = lanes.share(self.pages)
+            in_memory = lane.length - lane.on_disk()
+            if in_memory >= 4 and self._page_out_lane(queue, lane, tight, most, most_bytes):
+                return True
+            lanes.go_on()
         return False
 
-    def _find_run(self, queue: Queue, urgency: int, tight: int) -> tuple[int, int, int] | None:
+    def _page_out_lane(
+        self, queue: Queue, lane: Queue, tight: int, most: int, most_bytes: int
+    ) -> bool:
+        """The same for ``lane``, that is ``queue`` or one of its groups; ``most`` jobs with
+        ``most_bytes`` go together."""
+        for urgency in lane.urgencies():
+            run = self._find_run(lane, urgency, tight, most, most_bytes)
+            if run is not None:
+                index, start, count = run
+                jobs = lane.cut(urgency, index, start, count)
+                if self._write(queue, lane, urgency, jobs):
+                    return True
+                self._passed[lane, urgency] = (jobs[-1].ctime, jobs[-1].id)
+        return False
+
+    def _find_run(
+        self, queue: Queue, urgency: int, tight: int, most: int, most_bytes: int
+    ) -> tuple[int, int, int] | None:
         """Find jobs of ``queue`` that may go: the chunk that they begin in, the place in it, and
         their number. None: there are too few."""
         chunks = queue.line(urgency)
         segments = [] if queue.paged is None else queue.paged.by_urgency.get(urgency, [])
-        most = self.pages.most
-        most_bytes = self.pages.most_bytes
         shorter = SHORTER[tight]
         if shorter:
             most = min(most, max(most >> shorter, LEAST_RUN))
             most_bytes = max(most_bytes >> shorter, LEAST_BYTES)
         keep = 1 if tight else HEAD_KEPT
-        after = self._passed.get((queue.name, urgency), (0, b""))
+        after = self._passed.get((queue, urgency), (0, b""))
         if segments:
             after = max(after, segments[-1].end)
         if after[0]:
@@ -256,7 +292,7 @@ class PageOut:
         first = queue.paged.by_urgency[urgency][0]
         keep = ((1 if tight else HEAD_KEPT) + 1) * max(most, first.count)
         index, start, ahead = _skip_head(chunks, keep, most, most_bytes)
-        at = queue.name, urgency
+        at = queue, urgency
         after = max(self._filled.get(at, (0, b"")), (first.ctime, first.id[:-1]))
         index, start = max((index, start), _after(chunks, after))
         while True:
@@ -279,22 +315,25 @@ class PageOut:
             or job.id in self._store.progress.waiting
         )
 
-    def _write(self, queue: Queue, urgency: int, jobs: list[Job]) -> bool:
-        """Make a segment of those of ``jobs`` that may go, and put the others back. Return whether
-        there are any."""
+    def _write(self, queue: Queue, lane: Queue, urgency: int, jobs: list[Job]) -> bool:
+        """Make a segment of those of ``jobs`` that may go, and put the others back into ``lane``,
+        that is ``queue`` or one of its groups. Return whether there are any."""
         kept: list[Job] = []
         segment = self.make(queue.name, urgency, jobs, kept, None)
-        queue.put_in(urgency, kept)
+        lane.put_in(urgency, kept)
         if segment is None:
             return False
-        lines = queue.paged
-        if lines is None:
-            pages = self.pages
-            lines = queue.paged = SegmentLines(
+        pages = self.pages
+        if queue.paged is None:
+            queue.paged = SegmentLines(
                 queue.name, pages.hungry, pages.dry, self._store.limits.judge_need
             )
+        if lane is not queue:
+            put_in_group(queue, lane, segment, pages)
+        lines = lane.paged
+        assert lines is not None
         lines.add(segment)
-        queue.look()
+        lane.look()
         self._store.limits.wake(self.pages.due)
         return True
 

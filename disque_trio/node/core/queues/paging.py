@@ -119,22 +119,17 @@ class Paging:
         """Have the segments read that queues need."""
         hungry = self.pages.hungry
         soon = False
-        for name in list(hungry):
-            first = self._first_of(name)
+        for lines in list(hungry):
+            first = lines.first()
             if first is None or first.reading:
-                del hungry[name]
+                del hungry[lines]
             elif first.data is not None:
                 soon = True  # no need to wait for the disk
             else:
-                del hungry[name]
+                del hungry[lines]
                 self.pages.order_read(first)
         if soon:
             self.wake()
-
-    def _first_of(self, name: bytes) -> Segment | None:
-        """The segment that the queue ``name`` needs first; None: it has none."""
-        queue = self._store.queues.by_name.get(name)
-        return None if queue is None or queue.paged is None else queue.paged.first()
 
     def _gather(self) -> None:
         """Have two sparse segments read that are next to each other, so that their files go; their
@@ -181,8 +176,8 @@ class Paging:
     def _go_on_with_segments(self, now: int) -> None:
         """Bring jobs back, and tell other nodes of those that stay on disk, as far as it is
         time."""
-        for name in list(self.pages.hungry):
-            first = self._first_of(name)
+        for lines in list(self.pages.hungry):
+            first = lines.first()
             if first is not None and first.data is not None:
                 self.page_in(first, first.data)
         segment = self.pages.take_expired((now - 1000) // 1000)
@@ -316,7 +311,7 @@ class Paging:
             self._memory.shares.add(segment.queue, MEMORY, -JOB_OVERHEAD - size)
         if segment.origin is None:
             queue = self._store.queues.by_name[segment.queue]
-            queue.gone_from_disk(size, not segment.live)
+            queue.gone_from_disk(segment, 1, size)
             queue.atime = self._machine.now
 
     # ---- to disk ----------------------------------------------------------------------------
@@ -414,11 +409,9 @@ class Paging:
         self.pages.take(segment, self._lines_of(segment), place, not segment.plain)
         self._hold(segment, job, crc32(job.id))
         if segment.origin is None:
-            queue = self._store.queues.by_name[segment.queue]
-            queue.put_in(segment.urgency, [job])
+            self._put_in(segment, [job])
             if segment.plain:
                 self.give_back.note(segment, place, job)
-            self._changed(queue)
 
     def _put_back(self, segment: Segment, jobs: list[Job], checksums: list[int]) -> None:
         """Put all ``jobs`` of ``segment``, whose ids have these ``checksums``, back into memory."""
@@ -430,10 +423,8 @@ class Paging:
         for at in range(len(jobs)):
             self._hold(segment, jobs[at], checksums[at])
         if segment.origin is None:
-            queue = self._store.queues.by_name[segment.queue]
-            queue.put_in(segment.urgency, jobs)
+            self._put_in(segment, jobs)
             self._out.came = self._machine.now
-            self._changed(queue)
         elif segment.origin in self._dead:
             for job in jobs:
                 self._dead[segment.origin](job)
@@ -461,7 +452,7 @@ class Paging:
         """The line that ``segment`` is in."""
         if segment.origin is not None:
             return self.aside.lines
-        lines = self._store.queues.by_name[segment.queue].paged
+        lines = self._store.queues.by_name[segment.queue].lane(segment.group).paged
         assert lines is not None
         return lines
 
@@ -496,12 +487,17 @@ class Paging:
             payload = self._replicas.serialize(job, flags, job.etime, (job.body or b"") + carried)
             self._machine.journal.append(loadjob(payload))
 
-    def _changed(self, queue: Queue) -> None:
-        """Look at ``queue``, of whose jobs some have left the disk."""
-        queue.look()
-        if queue.paged is not None and not queue.paged.by_urgency:
-            queue.paged = None
+    def _put_in(self, segment: Segment, jobs: list[Job]) -> None:
+        """Put ``jobs``, which were in ``segment``, into their queue in memory."""
         queues = self._store.queues
+        queue = queues.by_name[segment.queue]
+        lane = queue.lane(segment.group)
+        lane.put_in(segment.urgency, jobs)
+        lane.look()
+        if lane.groups is not None:
+            self._store.limits.grouping.goes_on(queue)
+        elif lane.paged is not None and not lane.paged.by_urgency:
+            lane.paged = None
         if queues.interests is not None:
             queues.interests.note(queue)
         if queue.waiters:
@@ -545,10 +541,9 @@ class Paging:
                     size = bodies + lost * JOB_OVERHEAD
                     self._memory.shares.add(segment.queue, MEMORY, -size)
                 if segment.origin is None:
+                    segment.live = 0
                     queue = self._store.queues.by_name[segment.queue]
-                    queue.length -= lost - 1
-                    queue.jobs_out += lost - 1
-                    queue.gone_from_disk(bodies, True)
+                    queue.gone_from_disk(segment, lost, bodies)
                 for id in self._keys.lost():
                     self._end_key(id, self._replicas.alone)
         for other, place in list(self._awaited):
@@ -640,6 +635,12 @@ class Paging:
 
     def walk(self, queue: Queue) -> Iterator[Job | None]:
         """The jobs of ``queue`` in turn, each in memory; None: the next one is not there yet."""
+        if queue.groups is not None:
+            for lane in queue.groups.queues():
+                yield from self._walk_lane(lane)
+        yield from self._walk_lane(queue)
+
+    def _walk_lane(self, queue: Queue) -> Iterator[Job | None]:
         paged = queue.paged
         urgencies = dict.fromkeys([*queue.urgencies(), *(paged.by_urgency if paged else ())])
         for urgency in sorted(urgencies, reverse=True):

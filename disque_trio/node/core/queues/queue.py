@@ -25,7 +25,7 @@ QUEUE_OVERHEAD: Final = 800
 
 _CHUNK: Final = 512
 _LOOKED_AT: Final = 1_000  # jobs, to find one that is not at-most-once
-_GROUPED_AT_ONCE: Final = 10_000  # jobs in groups to walk over
+GROUPED_AT_ONCE: Final = 10_000  # jobs in groups to walk over
 _LOOK: Final = 32  # jobs to take out between looks while few are ahead of the disk
 _MOVED_AT_ONCE: Final = 16  # chunks to put into groups while one client waits for the result
 
@@ -152,7 +152,7 @@ class Queue:
         imports: what this node knows of jobs of this queue elsewhere; None: it never asked.
         groups: the jobs that are in groups; None: there are none.
         paged: its jobs that lie on disk; None: it never had any.
-        dry: the next job lies on disk.
+        dry: the next job outside any group lies on disk.
         grouped: whether jobs go into groups. After it changes, call ``move_some`` until all jobs
             have moved.
         reply_head: the constant start of a GETJOB entry, up to the line with the id's length.
@@ -349,7 +349,7 @@ class Queue:
         go. Those that stay come once; with groups, only the first 10,000 come."""
         if self.groups is not None:
             jobs = self.last_to_first() if backwards else self.first_to_last()
-            yield from list(islice(jobs, _GROUPED_AT_ONCE))
+            yield from list(islice(jobs, GROUPED_AT_ONCE))
             return
         priorities = [*sorted(self._urgent, reverse=True), 0]
         if backwards:
@@ -401,7 +401,7 @@ class Queue:
                 dry = ahead == 0
                 low = first.count
                 if ahead < low:
-                    paged.hungry[self.name] = None
+                    paged.hungry[paged] = None
                     self._until_look = min(ahead, _LOOK)
                 else:
                     self._until_look = ahead - low
@@ -439,12 +439,17 @@ class Queue:
 
     def ready_jobs(self) -> Iterator[Job]:
         """The jobs in the order of GETJOB, up to the first one that lies on disk."""
-        first = None if self.paged is None else self.paged.first()
-        if first is None:
+        if self.paged is None:
             yield from self.first_to_last()
             return
         if self.groups is not None:
-            yield from self.groups.first_to_last()
+            yield from self.groups.ready_jobs()
+        first = self.paged.first()
+        if first is None:
+            for chunks in self._by_urgency():
+                for chunk in chunks:
+                    yield from chunk
+            return
         for urgency in sorted(self._urgent, reverse=True):
             if urgency > first.urgency:
                 for chunk in self._urgent[urgency]:
@@ -518,21 +523,64 @@ class Queue:
             chunks.insert(index + 1, chunk[_CHUNK // 2 :])
             del chunk[_CHUNK // 2 :]
 
-    def gone_from_disk(self, size: int, last: bool) -> None:
-        """Count that one of its jobs on disk, with ``size`` bytes of body, is not there any more;
-        ``last``: its segment went as well."""
-        self.length -= 1
-        self.jobs_out += 1
+    def gone_from_disk(self, segment: Segment, count: int, size: int) -> None:
+        """Count that ``count`` of the jobs of ``segment``, with ``size`` bytes of bodies, are not
+        there any more."""
+        self.length -= count
+        self.jobs_out += count
         if self._counted:
             self._size -= size
-        if last:
+        if segment.group is not None:
+            assert self.groups is not None
+            self.groups.gone_from_disk(segment, count)
+        elif not segment.live:
+            self.look()
+
+    def lane(self, group: bytes | None) -> "Queue":
+        """The jobs of ``group``; None: itself, that is those in none."""
+        if group is None:
+            return self
+        assert self.groups is not None
+        return self.groups.lane(group)
+
+    def next_on_disk(self) -> Segment | None:
+        """The segment that has the next job; None: that one is in memory, or there is none."""
+        groups = self.groups
+        if groups is not None and self.grouped:
+            if self.deliverable():
+                return None
+            found = groups.next_on_disk()
+            if found is not None:
+                return found
+        return self.paged.first() if self.dry and self.paged is not None else None
+
+    def next_segments(self, most: int) -> list[Segment]:
+        """The next segments of its groups and of what is in none, ``most`` at most."""
+        lanes = [self] if self.groups is None else [*self.groups.queues(), self]
+        found: list[Segment] = []
+        for lane in lanes:
+            first = None if lane.paged is None else lane.paged.first()
+            if first is not None:
+                found.append(first)
+                if len(found) == most:
+                    break
+        return found
+
+    def leave_groups(self) -> None:
+        """Let the jobs on disk be in no group."""
+        if self.groups is not None and self.paged is not None:
+            self.paged.add_all(self.groups.take_segments())
             self.look()
 
     # ---- groups -----------------------------------------------------------------------------
 
     def _has_line(self) -> bool:
         """Whether there are jobs outside any group."""
-        return len(self._chunks) > 0 or len(self._urgent) > 0 or self.on_disk() > 0
+        return (
+            len(self._chunks) > 0
+            or len(self._urgent) > 0
+            or (self.paged is not None and len(self.paged.by_urgency) > 0)
+        )
 
     def deliverable(self) -> int:
         """About how many jobs can be taken out now; 0 only if there are none, or if very many of
@@ -556,10 +604,12 @@ class Queue:
             return False
         if self.grouped:
             if self._has_line() and not self.dry:
-                chunks = self._by_urgency()[0]
-                chunk = chunks[0]
-                self._drop(chunks, 0, chunk[0])
-                for job in chunk:
+                urgency = max(self._urgent) if self._urgent else 0
+                count = len(self.line(urgency)[0])
+                first = None if self.paged is None else self.paged.first()
+                if first is not None and first.urgency == urgency:
+                    count = min(count, self.ahead(first))
+                for job in self.cut(urgency, 0, 0, count):
                     groups.push(job)
                 if self.paged is not None:
                     self.look()

@@ -10,10 +10,12 @@ from disque_trio.respserver.client import Client
 from disque_trio.respserver.slices import do_slice
 from tests.support.node_bench import Bench
 from tests.support.paged import PagedBench
+from tests.support.policies import set_policy
 
 CLIENTS = 4
 STEPS = 120
 SLOW_SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in [*range(2, 10), 65, 70]]
+SLOW_GROUPS = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 16)]
 TIMES = (b"next-requeue-within", b"next-awake-within")  # are spread at random
 
 
@@ -30,9 +32,10 @@ class PlainBench(Bench):
 
 
 class Pair:
-    """Two nodes that get the same commands."""
+    """Two nodes that get the same commands; ``groups``: as in the policy of their queues."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, groups: str = "") -> None:
+        self.groups = groups
         self.rng = random.Random(seed)
         late = seed if seed % 2 else None
         self.paged = PagedBench(
@@ -40,6 +43,8 @@ class Pair:
         )
         self.plain = PlainBench(seed=seed, jitter=0)
         self.paged.node.journaling = True
+        for bench in (self.paged, self.plain):
+            set_policy(bench, name=b"*", groups=groups)
         self.clients = [(self.paged.client(), self.plain.client()) for _ in range(CLIENTS)]
         self.ids: list[bytes] = []
         self.taken: list[bytes] = []
@@ -120,8 +125,8 @@ class Pair:
             options += ["HEADERS", 1, "colour", "red" * rng.choice((1, 1, 5, 20))]
         if rng.random() < 0.05:
             options += ["NOTE", "a note"]
-        if rng.random() < 0.05:
-            options += ["GROUP", rng.choice("xy")]
+        if rng.random() < (0.8 if self.groups else 0.05):
+            options += ["GROUP", rng.choice("xxxxxyyz" if self.groups else "xy")]
         if rng.random() < 0.05:
             options += ["MAXLEN", 100]
         if rng.random() < 0.05:
@@ -180,7 +185,7 @@ class Pair:
         self.ask("QSCAN", "BUSYLOOP", "MINLEN", count)
 
     def whole_queue(self, queue: str) -> None:
-        if self.rng.random() < 0.5:
+        if self.groups or self.rng.random() < 0.5:
             self.ask("QPURGE", queue)
         else:
             self.ask("QMOVE", queue, "b" if queue == "a" else "a", "COUNT", 30)
@@ -227,7 +232,17 @@ def without_times(reply: Any) -> Any:
 
 @pytest.mark.parametrize("seed", [0, 1, 39, 45, 57, 105, 108, *SLOW_SEEDS])
 def test_a_node_with_queues_on_disk_answers_like_one_without(seed: int) -> None:
-    pair = Pair(seed)
+    compare(Pair(seed))
+
+
+@pytest.mark.parametrize("groups", ["fair", "fifo"])
+# What comes back at the same moment may come in another order, and so may the turns of its groups.
+@pytest.mark.parametrize("seed", [0, 1, 3, 5, *SLOW_GROUPS])
+def test_queues_with_groups_do_so_too(seed: int, groups: str) -> None:
+    compare(Pair(seed, groups))
+
+
+def compare(pair: Pair) -> None:
     for step in range(STEPS):
         pair.step()
         if step % 20 == 0:

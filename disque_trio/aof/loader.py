@@ -34,6 +34,7 @@ class Loader:
         dataset: gets its records; its ``now`` has to be set.
         queue_jobs: queue the jobs that were queued (aof-enqueue-jobs-once).
         sums: the checksums of the file; None: they are read now.
+        begin: where to begin; what is before that is known already.
 
     Attributes:
         total: bytes in the file.
@@ -46,10 +47,15 @@ class Loader:
     """
 
     def __init__(
-        self, path: str, dataset: Dataset, queue_jobs: bool, sums: Sums | None = None
+        self,
+        path: str,
+        dataset: Dataset,
+        queue_jobs: bool,
+        sums: Sums | None = None,
+        begin: int = 0,
     ) -> None:
         self.total = os.stat(path).st_size if os.path.exists(path) else 0
-        self.loaded = 0
+        self.loaded = begin
         self.records = 0
         self.jobs = 0
         self.sums: Sums = read_sums(path) if sums is None else sums
@@ -74,7 +80,8 @@ class Loader:
         queue_jobs = self._queue_jobs
         with Path(self._path).open("rb", buffering=0) as opened:
             file = self.checked = CheckedFile(opened.fileno(), self.sums)
-            reader = RecordReader(file)
+            file.seek(self.loaded)
+            reader = RecordReader(file, self.loaded)
             while True:
                 room = RECORDS_A_STEP - self.records % RECORDS_A_STEP
                 records = 0

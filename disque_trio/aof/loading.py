@@ -6,10 +6,11 @@ to the operator.
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 import trio
 
@@ -30,12 +31,26 @@ class LoadError(Exception):
     """The file cannot be loaded; the text says where, why and what to do."""
 
 
+class Ahead(Protocol):
+    """Knows what a part of the file says, so that it need not be read. begin: where the rest
+    begins, once the steps are done."""
+
+    @property
+    def begin(self) -> int: ...
+
+    def steps(self, queue_jobs: bool) -> Iterator[None]:
+        """Load what it knows; yields now and then. ``queue_jobs``: see ``Dataset``."""
+
+
 class Loading:
     """Loads ``file``.
 
     Args:
         scanner: the class that knows the records of the file.
         checker: the command that checks it.
+
+    Attributes:
+        ahead: is loaded before the file; None: nothing is.
     """
 
     def __init__(self, file: AofFile, scanner: type[Scanner], checker: str) -> None:
@@ -43,7 +58,9 @@ class Loading:
         self._scanner = scanner
         self._checker = checker
         self._loader: Loader | None = None  # while loading
+        self.ahead: Ahead | None = None
         self._since = 0.0
+        self._seconds = 0.0
 
     async def load(self, queue_jobs: bool, notifier: Notifier, stopped: Callable[[], bool]) -> int:
         """Load the file, unless ``stopped`` meanwhile. Return the number of jobs, or events, held
@@ -60,8 +77,15 @@ class Loading:
         sums: Sums | None = None
         if sums_size(file.path) > LARGE_SUMS:
             sums = await trio.to_thread.run_sync(read_sums, file.path)
-        loader = self._loader = Loader(file.path, dataset, queue_jobs, sums)
         self._since = time.time()
+        begin = 0
+        if self.ahead is not None:
+            for _ in self.ahead.steps(queue_jobs):
+                await trio.lowlevel.checkpoint()
+                if stopped():
+                    return dataset.held()
+            begin = self.ahead.begin
+        loader = self._loader = Loader(file.path, dataset, queue_jobs, sums, begin)
         told = 0
         try:
             for _ in loader.steps():
@@ -80,6 +104,7 @@ class Loading:
             self._judge(damage, loader)
         self._look_at_checksums(loader)
         self._loader = None
+        self._seconds = time.time() - self._since
         file.known = True
         dataset.set_trouble(False, "")
         return dataset.held()
@@ -182,10 +207,10 @@ class Loading:
         return names
 
     def info(self) -> dict[str, str | int | float]:
-        """Fields of INFO persistence while the file is being loaded."""
+        """Fields of INFO persistence about the load that is under way, or the last one."""
         loader = self._loader
         if loader is None:
-            return {}
+            return {"aof_last_load_time_sec": round(self._seconds, 3)}
         spent = max(time.time() - self._since, 0.001)
         rest = loader.total - loader.loaded
         return {

@@ -54,6 +54,7 @@ class Persistence:
         file: the file itself.
         loading: loads it.
         rewriting: rewrites it, and switches it on and off.
+        complete: the file was closed, and has everything.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Persistence:
         file = self.file = AofFile(dataset, config, log, disk or Disk(), allowed)
         self.loading = Loading(file, scanner, checker)
         self.rewriting = Rewriting(file)
+        self.complete = False
         self._background: _Background | None = None  # while ``run`` does
         self._syncing = False
         self._slow_syncs = 0
@@ -394,7 +396,8 @@ class Persistence:
             self.turn()
             if not (file.writer.retry() and file.writer.sync()):
                 self.dump_now()  # a new file needs less room, or lies where the disk works
-            if not file.writer.close():
+            self.complete = file.writer.close()
+            if not self.complete:
                 file.log.warning("the append-only file could not be synced at the end")
             file.writer = None
         file.unlock()

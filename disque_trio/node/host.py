@@ -10,6 +10,7 @@ from typing import Protocol
 from disque_trio.cluster.cluster import Cluster
 from disque_trio.config import Config, rewrite
 from disque_trio.eventlog.recorder import EventLog
+from disque_trio.node.index_file import IndexFile
 from disque_trio.node.progress_file import ProgressFile
 from disque_trio.node.worker import Worker
 from disque_trio.process.restart import replace_process
@@ -23,6 +24,7 @@ class NodeProgram(Program, Protocol):
 
     event_log: EventLog
     progress_file: ProgressFile
+    index_file: IndexFile
 
     def restart_problem(self) -> str | None:
         """Return why a new process could not take over from this one, or None."""
@@ -73,11 +75,19 @@ class NodeHost(ProcessHost):
         problem = self._node_program.restart_problem()
         if problem is not None:
             return f"ERR RESTART is not possible: {problem}"
-        if daemon.persistence.dump_now():
+        # With an index, the file that there is says enough, and takes no time.
+        if not self._is_known() and daemon.persistence.dump_now():
             return "ERR Errors trying to RESTART. Check logs."
         daemon.engine.halt()
         daemon.restart()
         return None
+
+    def _is_known(self) -> bool:
+        """Whether the next process will know all from the files that there are."""
+        program = self._node_program
+        writer = program.daemon.persistence.file.writer
+        good = writer is not None and not writer.problem and not writer.distrusted
+        return good and program.progress_file.is_kept and program.index_file.is_worth_it()
 
     def look_up(self, name: str, found: Callable[[list[str]], None]) -> None:
         self._cluster.names.look_up(name, found)
@@ -99,5 +109,6 @@ class NodeHost(ProcessHost):
             sections["server"]["cluster_identity_key"] = trust.key.hex()
             sections["stats"]["cluster_identity_refused"] = trust.refused
         sections["persistence"] |= self._node_program.progress_file.info()
+        sections["persistence"] |= self._node_program.index_file.info()
         sections["persistence"] |= self._node_program.event_log.info()
         return sections

@@ -2,12 +2,13 @@
 and removes them between the turns.
 
 They are a cache of what the append-only file says: they are never synced, and those of an earlier
-process are removed at the start. A file that cannot be read is made again from the append-only
-file.
+process are removed at the start, unless it has left an index of them (see ``index_file``). A file
+that cannot be read is made again from the append-only file.
 """
 
 import os
 from collections import deque
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from math import inf
 from pathlib import Path
@@ -19,6 +20,7 @@ from disque_trio.aof.format import AofError, RecordReader
 from disque_trio.config import Config
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.pages.pages import DROP, READ, WRITE, Order, is_print_of
+from disque_trio.node.core.pages.segment import Segment
 from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log
 from disque_trio.protocol.serialjob import SerialJobError, decode_job
@@ -67,13 +69,14 @@ class PageFiles:
 
     # ---- settings ---------------------------------------------------------------------------
 
-    def prepare(self) -> None:
-        """Remove the files of an earlier process."""
+    def prepare(self, kept: Container[int] = ()) -> None:
+        """Remove the files of an earlier process, except those with the numbers that are
+        ``kept``."""
         removed = 0
         problem: OSError | None = None
         try:
-            for path in list(self._directory.iterdir()):
-                if path.suffix == ENDING and path.stem.isdigit():
+            for path in list(self.directory.iterdir()):
+                if path.suffix == ENDING and path.stem.isdigit() and int(path.stem) not in kept:
                     try:
                         path.unlink(missing_ok=True)
                         removed += 1
@@ -87,7 +90,7 @@ class PageFiles:
             # They are in nobody's way: what goes to disk again overwrites them.
             self._log.warning(
                 "cannot remove all files of jobs that an earlier process had on disk",
-                directory=str(self._directory),
+                directory=str(self.directory),
                 reason=problem.strerror or str(problem),
             )
         if removed:
@@ -108,7 +111,7 @@ class PageFiles:
         above = None if off else config.maxmemory * config.paging_above // 100
         if above is not None:
             try:
-                self._directory.mkdir(mode=0o700, exist_ok=True)
+                self.directory.mkdir(mode=0o700, exist_ok=True)
             except OSError as problem:
                 self._say(problem.strerror or str(problem))
         self._node.paging.set_above(above, off)
@@ -118,24 +121,33 @@ class PageFiles:
         if self._node.paging.pages.above == UNLIMITED:
             return 0, 0
         try:
-            found = os.statvfs(self._directory)
+            found = os.statvfs(self.directory)
         except OSError:
             return 0, 0
         return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
+    def finish(self, segments: Iterable[Segment]) -> None:
+        """Write those files of ``segments`` that are not on disk yet: there are no more turns.
+        Raises ``OSError``."""
+        for segment in segments:
+            if segment.data is not None:
+                self._write(Order(WRITE, segment.number, data=segment.data))
+
     @property
-    def _directory(self) -> Path:
+    def directory(self) -> Path:
+        """Where the files are."""
         if self._home is None:
             self._home = Path(self._config.page_dir).absolute()
         return self._home
 
-    def _path(self, number: int) -> Path:
-        return self._directory / f"{number}{ENDING}"
+    def path(self, number: int) -> Path:
+        """The path of the file ``number``."""
+        return self.directory / f"{number}{ENDING}"
 
     def _damaged(self, number: int, problem: str) -> None:
         self._log.warning(
             "jobs that lie on disk cannot be read: they are looked for in the append-only file",
-            file=str(self._path(number)),
+            file=str(self.path(number)),
             reason=problem,
         )
 
@@ -198,11 +210,9 @@ class PageFiles:
                         self._write(order)
                     done.append(Done(order))
                 elif order.kind == READ:
-                    done.append(
-                        Done(order, _read(self._path(order.number), order.start, order.end))
-                    )
+                    done.append(Done(order, _read(self.path(order.number), order.start, order.end)))
                 elif order.kind == DROP:
-                    self._path(order.number).unlink(missing_ok=True)
+                    self.path(order.number).unlink(missing_ok=True)
                 else:
                     done.append(Done(order, jobs=self._find(order.places)))
             except OSError as problem:
@@ -221,7 +231,7 @@ class PageFiles:
             elif one.jobs is not None:
                 self._log.warning(
                     "jobs were found in the append-only file",
-                    file=str(self._path(order.number)),
+                    file=str(self.path(order.number)),
                     found=len(one.jobs),
                     missing=len(order.places) - len(one.jobs),
                 )
@@ -229,7 +239,7 @@ class PageFiles:
             elif order.kind != DROP:
                 self._log.warning(
                     "the append-only file cannot be opened: jobs are looked for again later",
-                    file=str(self._path(order.number)),
+                    file=str(self.path(order.number)),
                     reason=one.problem,
                 )
                 self._later.append(order)
@@ -244,12 +254,12 @@ class PageFiles:
                 self._log.notice("jobs can go to disk again")
 
     def _write(self, order: Order) -> None:
-        path = self._path(order.number)
+        path = self.path(order.number)
         try:
             try:
                 fd = os.open(path, _WRITE, 0o600)
             except FileNotFoundError:  # somebody has removed the directory
-                self._directory.mkdir(mode=0o700, exist_ok=True)
+                self.directory.mkdir(mode=0o700, exist_ok=True)
                 fd = os.open(path, _WRITE, 0o600)
             try:
                 rest = memoryview(order.data)
@@ -263,7 +273,7 @@ class PageFiles:
 
     def _read_file(self, number: int) -> bytes:
         """The whole file ``number``. Raises ``OSError``."""
-        return self._path(number).read_bytes()
+        return self.path(number).read_bytes()
 
     def _find(self, places: dict[int, int]) -> dict[int, bytes]:
         """The serialised jobs with ``places`` that are in the append-only file, by place, as far as

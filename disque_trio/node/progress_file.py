@@ -74,6 +74,11 @@ class ProgressFile:
         """Its path, relative to ``dir``, the working directory."""
         return self._config.appendfilename + ENDING
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a file that can be written."""
+        return self._fd >= 0 and not self._room.problem
+
     # ---- start ------------------------------------------------------------------------------
 
     def load(self, at_once: bool) -> None:

@@ -25,6 +25,7 @@ from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.jobs.counts import JobCounts
 from disque_trio.node.core.node import Node
 from disque_trio.node.host import NodeHost
+from disque_trio.node.index_file import IndexFile
 from disque_trio.node.metrics import ClusterFigures, JobFigures, PagingFigures
 from disque_trio.node.page_files import PageFiles
 from disque_trio.node.progress_file import ProgressFile
@@ -152,10 +153,14 @@ class Server(Product):
         )
         self.progress_file = ProgressFile(self.node, config, self.log)
         self.page_files = PageFiles(self.node, config, clock, self.log)
+        self.index_file = IndexFile(
+            self.node, config, self.page_files, self.progress_file, self.log
+        )
         self.event_log = EventLog(self.node.notes, self.node.id.decode(), self.log)
         disk = TimedDisk() if self._metrics else None
         persistence = Persistence(self.node, config, self.log, disk)
         persistence.file.on_more_room = self.progress_file.find_room
+        persistence.loading.ahead = self.index_file
         timer = RequeueTimer(clock)
         engine_class = MeasuredEngine if self._metrics else Engine
         self.engine = engine_class(
@@ -258,10 +263,11 @@ class Server(Product):
             nursery.start_soon(self._watch_supervisor)
 
     def load(self) -> None:
-        self.page_files.prepare()
         self.progress_file.load(self._requeue)
+        self.index_file.prepare()
 
     def loaded(self) -> None:
+        self.index_file.loaded()
         self.node.recovery.finish()
         self.node.updates.resume()
         if self._requeue:
@@ -269,6 +275,7 @@ class Server(Product):
 
     def serve(self, nursery: trio.Nursery) -> None:
         self.progress_file.start()
+        self.index_file.started = True
         nursery.start_soon(self.page_files.run, self.engine)
         self.node.queue_pauses.resume()
         # Other nodes wait, too: this one must not answer before it has loaded all jobs.
@@ -290,6 +297,8 @@ class Server(Product):
 
     async def end(self) -> None:
         self.progress_file.stop(self.daemon.restarting)
+        if self.daemon.persistence.complete:
+            self.index_file.write(self.daemon.stopped_at or self.node.now)
         await self.event_log.close()
 
     def close(self) -> None:

@@ -370,6 +370,11 @@ class Uniques:
                     records.append(_record(entry, entry.until))
         return records
 
+    def ending_with(self, job: Job) -> list[bytes]:
+        """The record that frees the key of ``job``, if that does not outlast it."""
+        entry = self.of(job)
+        return [] if entry is None or entry.lasts else [_record(entry, 0)]
+
     def sweep(self, count: int) -> None:
         """Forget the expired keys in the next ``count`` shards."""
         now = self._machine.now

@@ -1,7 +1,8 @@
 """Finds a job that lies on disk by its id, in some 13 bytes a job.
 
 Ids are not kept, only 64 bits of each: its checksum, by which the registry orders jobs for scans,
-and 32 bits of its hash. They are in many buckets by the upper bits of the checksum. A bucket is a
+and 32 of the random part. These are the same in every process, so the index can be kept for the
+next one. They are in many buckets by the upper bits of the checksum. A bucket is a
 string of entries; the interpreter searches it faster than a loop in Python follows any chain, and
 it grows without being rebuilt. An entry is not removed when its job leaves the disk: whether it
 still counts is for the segment to say. What no longer counts is swept out bit by bit.
@@ -9,7 +10,7 @@ still counts is for the segment to say. What no longer counts is swept out bit b
 
 import zlib
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -22,9 +23,11 @@ BITS: Final = 16  # of the checksum choose the bucket
 ENTRY: Final = 12  # bytes
 ENTRY_TAKES: Final = 13  # with what a bucket has in reserve
 BUCKET_TAKES: Final = 96  # bytes of a bucket in use, besides its entries
-_ENTRY: Final = Struct("<III")  # the checksum, 32 bits of the hash, the place
+_ENTRY: Final = Struct("<III")  # the checksum, 32 bits more, the place
 _PRINT: Final = Struct("<II")
 _PLACE: Final = Struct("<I")
+_RANDOM_AT: Final = 11  # in an id; 24 characters, of which 8 make 32 bits
+_PIECE: Final = 1 << 20  # bytes of packed buckets
 _LOW: Final = 0xFFFF_FFFF
 _PLACE_MASK: Final = MOST_JOBS - 1
 
@@ -32,6 +35,8 @@ _PLACE_MASK: Final = MOST_JOBS - 1
 _crc32: Final = zlib.crc32
 _pack_print: Final = _PRINT.pack
 _unpack_place: Final = _PLACE.unpack_from
+_pack_bucket: Final = _PRINT.pack
+_unpack_two: Final = _PRINT.unpack_from
 
 
 class SegmentIndex:
@@ -64,10 +69,7 @@ class SegmentIndex:
         """Add the jobs ``ids`` with these ``checksums``, at ``place`` and the following ones.
         ``find`` must not have found them."""
         if not self._buckets:
-            self._buckets = [None] * (1 << self.bits)
-            self._shift = 32 - self.bits
-            self._next = 0
-            self.taken += 8 * len(self._buckets)
+            self._begin()
         buckets = self._buckets
         shift = self._shift
         pack = _ENTRY.pack
@@ -78,10 +80,16 @@ class SegmentIndex:
             if bucket is None:
                 bucket = buckets[number] = bytearray()
                 self.taken += BUCKET_TAKES
-            hashed: i64 = hash(ids[at])
-            bucket += pack(checksum, hashed & _LOW, place + at)
+            bucket += pack(checksum, random_bits(ids[at]), place + at)
         self.entries += len(ids)
         self.taken += ENTRY_TAKES * len(ids)
+
+    def _begin(self) -> None:
+        """Make the buckets."""
+        self._buckets = [None] * (1 << self.bits)
+        self._shift = 32 - self.bits
+        self._next = 0
+        self.taken += 8 * len(self._buckets)
 
     def find_one(self, id: bytes) -> int:
         """Return the place where the job ``id`` is; -1: it is not here, or may be at several."""
@@ -97,8 +105,7 @@ class SegmentIndex:
         bucket = self._buckets[checksum >> self._shift]
         if bucket is None:
             return found
-        hashed: i64 = hash(id)
-        wanted: bytes = _pack_print(checksum, hashed & _LOW)
+        wanted: bytes = _pack_print(checksum, random_bits(id))
         at = bucket.find(wanted)
         while at >= 0:
             if at % ENTRY == 0:
@@ -166,7 +173,62 @@ class SegmentIndex:
         self.slots.clear()
         self.entries = self.taken = 0
 
+    # ---- for the next process ---------------------------------------------------------------
+
+    @property
+    def bits_used(self) -> int:
+        """How many bits of the checksum choose the bucket."""
+        return 32 - self._shift
+
+    def pack(self) -> Iterator[bytes]:
+        """The buckets, in pieces for ``take``."""
+        parts: list[bytes | bytearray] = []
+        size = 0
+        for number in range(len(self._buckets)):
+            bucket = self._buckets[number]
+            if bucket:
+                parts.append(_pack_bucket(number, len(bucket)))
+                parts.append(bucket)
+                size += len(bucket)
+                if size >= _PIECE:
+                    yield b"".join(parts)
+                    parts = []
+                    size = 0
+        if parts:
+            yield b"".join(parts)
+
+    def begin(self, bits: int, slots: int) -> None:
+        """Begin to take what a process has packed, in which so many ``bits`` chose the bucket, and
+        which had so many ``slots``."""
+        self.slots += [None] * slots
+        usual, self.bits = self.bits, bits
+        self._begin()
+        self.bits = usual
+
+    def take(self, piece: bytes) -> None:
+        """Take a piece that was packed."""
+        buckets = self._buckets
+        at = 0
+        size = 0
+        while at < len(piece):
+            number, length = _unpack_two(piece, at)
+            at += 8
+            buckets[number] = bytearray(piece[at : at + length])
+            at += length
+            size += length
+            self.taken += BUCKET_TAKES
+        self.entries += size // ENTRY
+        self.taken += size // ENTRY * ENTRY_TAKES
+
+
+def random_bits(id: bytes) -> int:
+    """32 bits of the random part of the job ``id``."""
+    one: i64
+    other: i64
+    one, other = _unpack_two(id, _RANDOM_AT)
+    return one ^ other << 3 & _LOW ^ other >> 29
+
 
 def print_of(id: bytes) -> int:
     """What the index knows of the job ``id``: 64 bits."""
-    return _crc32(id) << 32 | hash(id) & _LOW
+    return _crc32(id) << 32 | random_bits(id)

@@ -200,6 +200,42 @@ class Pages:
         segment.etime = etime
         heappush(self._expiries, (etime, segment.number))
 
+    # ---- for the next process ---------------------------------------------------------------
+
+    @property
+    def last_number(self) -> int:
+        """The number of the segment that was made last."""
+        return self._number
+
+    def times(self) -> dict[int, int]:
+        """When each segment is to be told of, or its jobs come back (ms), by number."""
+        return {number: when for when, number in self._untold}
+
+    def begin_again(self, number: int, bits: int, slots: int) -> None:
+        """Begin to ``restore`` the segments of an earlier process, of which the last one that was
+        made had this ``number``; ``bits``, ``slots``: of its index."""
+        self._number = number
+        self.index.begin(bits, slots)
+        self._free.extend([(1, slot) for slot in range(slots)])
+
+    def restore(self, segment: Segment, when: int) -> None:
+        """Add ``segment``, which an earlier process has written; ``when``: see ``times``."""
+        self.index.slots[segment.slot] = segment
+        self.segments[segment.number] = segment
+        self.jobs += segment.live
+        self.disk += segment.file_size
+        self.watch(segment, segment.etime)
+        if when:
+            self.tell_at(segment, when)
+        self.count(segment.takes)
+
+    def restored(self) -> None:
+        """Note that all segments are there, and the index."""
+        slots = self.index.slots
+        self._free = deque([one for one in self._free if slots[one[1]] is None])
+        self._owed = _SWEPT * (self.index.entries - self.jobs)
+        self.count(self.index.taken)
+
     # ---- changes ----------------------------------------------------------------------------
 
     def begin(self, queue: bytes, urgency: int, overhead: int) -> Segment:

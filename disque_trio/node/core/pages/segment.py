@@ -2,19 +2,20 @@
 
 The file is the records of the jobs, one after the other. A record is a checksum, the time of the
 next requeue (ms), the checksum of the id by which the registry finds it, and the job as in the
-append-only file. Behind the last one are the ids, for those who need nothing else. The checksum is
-made with the interpreter's hash, the cheapest one, which differs from process to process. It also
-covers the number of the segment and the place of the job in it, so a record of another file, or of
-the file that an earlier process gave the same name, is not taken for this one. Where the records
-begin is only in memory: the file is a cache of what the append-only file says, and does not outlive
-the process.
+append-only file. Behind the last one are the ids, for those who need nothing else. The checksum
+also covers a random number of the process, that of the segment, and the place of the job in it: so
+a record of another file, or of the file that an earlier process gave the same name, is not taken
+for this one. Where the records begin is only in memory: the file is a cache of what the append-only
+file says. It outlives the process only if that leaves an index (see ``node.core.queues.index``).
 """
 
 from array import array
 from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
+from disque_trio.protocol.fields import pack_texts, unpack_texts
 from disque_trio.protocol.serialjob import HEAD, ID_LENGTH, SerialJob, SerialJobError, decode_job
 
 if TYPE_CHECKING:
@@ -31,8 +32,16 @@ _NEVER: Final = 1 << 40  # s
 _EXPIRING: Final = 64  # part of the jobs that come back when one expires
 _HEAD: Final = Struct("<qqI")  # the checksum, the time of the next requeue, that of the id
 HEAD_SIZE: Final = _HEAD.size
+_LOW: Final = 0xFFFF_FFFF
+# What of a segment is packed for the next process: its numbers, in the order of the class.
+_NUMBERS: Final = Struct("<IIIIIqqqIqB")
+_LATER: Final = 1  # bits of the last one
+_PLAIN: Final = 2
+_LETTERS: Final = 4
+_MOVED: Final = 8
 
 # Compiled, a method of an object of the interpreter costs a look-up at each use.
+_crc32: Final = crc32
 _pack_head: Final = _HEAD.pack
 _unpack_head: Final = _HEAD.unpack_from
 _unpack_job: Final = HEAD.unpack_from
@@ -49,9 +58,9 @@ def pack_head(seed: int, place: int, qtime: int, id_checksum: int, job: bytes) -
 
 
 def _checksum(seed: int, place: int, qtime: int, id_checksum: int, job: bytes) -> int:
-    found: i64 = hash(job)
+    found: i64 = _crc32(job, seed + place & _LOW)
     numbers: i64 = qtime ^ id_checksum << 24
-    return found ^ numbers ^ (seed + place)
+    return found << 31 ^ numbers
 
 
 class Segment:
@@ -311,6 +320,50 @@ class Segment:
         return [
             self.check(data, offsets[place], offsets[place + 1], place) for place in self.places()
         ]
+
+
+def pack_segment(segment: Segment) -> bytes:
+    """What ``unpack_segment`` makes ``segment`` of in the next process; its file is on disk, and no
+    other node holds its jobs."""
+    flags = (segment.origin == LATER) * _LATER | segment.plain * _PLAIN
+    flags |= segment.letters * _LETTERS | segment.moved * _MOVED
+    numbers = _NUMBERS.pack(
+        segment.number,
+        segment.slot,
+        segment.seed,
+        segment.urgency,
+        segment.overhead,
+        segment.ctime,
+        segment.last_ctime,
+        segment.etime,
+        segment.live,
+        segment.bodies,
+        flags,
+    )
+    overheads = segment.overheads
+    arrays = [bytes(segment.bits), segment.offsets.tobytes()]
+    arrays.append(b"" if overheads is None else overheads.tobytes())
+    return pack_texts([numbers, segment.queue, segment.id, segment.last_id, *arrays])
+
+
+def unpack_segment(packed: bytes) -> Segment:
+    """The segment that was ``packed``."""
+    numbers, queue, id, last_id, bits, offsets, overheads = unpack_texts(packed)
+    number, slot, seed, urgency, overhead, *places, flags = _NUMBERS.unpack(numbers)
+    segment = Segment(number, seed, queue, urgency, overhead)
+    segment.slot = slot
+    segment.ctime, segment.last_ctime, segment.etime, segment.live, segment.bodies = places
+    segment.id, segment.last_id = id, last_id
+    segment.origin = LATER if flags & _LATER else None
+    segment.plain = flags & _PLAIN != 0
+    segment.letters = flags & _LETTERS != 0
+    segment.moved = flags & _MOVED != 0
+    segment.holders.append(None)
+    segment.bits = bytearray(bits)
+    segment.offsets = array("I", offsets)
+    if overheads:
+        segment.overheads = array("I", overheads)
+    return segment
 
 
 class SegmentLines:

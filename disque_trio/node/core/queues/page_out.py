@@ -1,6 +1,7 @@
 """Moves the middle of long queues to disk: chooses jobs that may go, and makes segments of them."""
 
 from collections.abc import Callable
+from struct import Struct
 from typing import Any, Final
 from zlib import crc32
 
@@ -27,6 +28,7 @@ from disque_trio.node.core.queues.disk_views import line_order
 from disque_trio.node.core.queues.group_lanes import LANES_A_LOOK, Lanes, put_in_group
 from disque_trio.node.core.queues.queue import Queue, chunk_after, place_after
 from disque_trio.node.core.queues.store import JobStore
+from disque_trio.protocol.keyrecord import CONFIRMED
 from disque_trio.respserver.memory import MEMORY
 
 HEAD_KEPT: Final = 2  # segments' worth of jobs that stay at the head of a queue
@@ -43,6 +45,7 @@ LEAST_BYTES: Final = 8_192  # of records, likewise
 _FRACTION: Final = 64  # of the limit, by which memory grows before the next look
 KEY_TAKES: Final = 200  # bytes of memory for the key of a job on disk, besides the key
 MOST_SETS: Final = 200  # of holders in a segment; a byte has to say which
+_ENTRY: Final = Struct("<q?")  # of a key: until when it is kept, and whether that is its time
 _RECORD: Final = 160  # bytes of a record besides the body, about
 # Those that a job on disk may not have.
 STAYING: Final = ~(1 | 2 | FLAG_DELIVERED | FLAGS_PRIORITY | FLAG_TRAILER)
@@ -87,6 +90,29 @@ class KeysOnDisk:
     def clear(self) -> None:
         """Forget all; the memory account was reset."""
         self._keys.clear()
+
+    def pack(self, segments: dict[int, Segment]) -> list[bytes]:
+        """The keys of the jobs in ``segments`` (by number), for ``restore``."""
+        packed: list[bytes] = []
+        for id, (queue, key) in self._keys.items():
+            places = self._pages.find(id)
+            if places and self._pages.at(places[0])[0].number in segments:
+                entry = self.entry(id)
+                facts = b"" if entry is None else _ENTRY.pack(entry.until, entry.lasts)
+                packed += (id, queue, key, facts)
+        return packed
+
+    def restore(self, packed: list[bytes]) -> None:
+        """Note the keys that an earlier process has packed; hold them as if the jobs were
+        loaded."""
+        uniques = self._store.uniques
+        for at in range(0, len(packed), 4):
+            id, queue, key, facts = packed[at : at + 4]
+            self.add(id, queue, key)
+            if facts and uniques.find(queue, key) is None:
+                until, lasts = _ENTRY.unpack(facts)
+                if until > self._store.machine.now:
+                    uniques.add(queue, key, id, CONFIRMED, lasts, until)
 
 
 class PageOut:

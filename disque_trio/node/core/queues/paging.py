@@ -58,7 +58,7 @@ class Paging:
         ready: what waited for jobs that are now in memory; ``go_on`` calls it.
         dumping: whether a dump of all jobs is under way.
         views: jobs on disk, to look at. give_back: gives single jobs back to the disk.
-        aside: jobs on disk that are in no queue.
+        aside: jobs on disk that are in no queue. keys: of jobs on disk.
         damaged: called with the number of a segment that cannot be read, and why.
     """
 
@@ -71,8 +71,8 @@ class Paging:
         self._awaited: dict[tuple[int, int], list[Callable[[], object]]] = {}
         self._to_read: deque[tuple[int, int]] = deque()  # numbers of segments, and places
         self._reading: set[int] = set()  # of these, numbers of those that are being read
-        self._keys = KeysOnDisk(store)
-        self._out = PageOut(store, self._keys)
+        self.keys = KeysOnDisk(store)
+        self._out = PageOut(store, self.keys)
         self.give_back = GiveBack(store, self._out.busy)
         self._out.busy.append(self.give_back.visits)
         self.aside = InNoQueue(store, self._out)
@@ -474,7 +474,7 @@ class Paging:
             job.flags &= ~FLAG_TRAILER
             if trailer is not None:
                 store.trailers.put(job, trailer)
-            self._keys.take(id)
+            self.keys.take(id)
         store.schedule(job)
         if segment.moved and store.progress.recording and store.progress.has_moved(job):
             store.progress.note(job)  # a new file may have passed its place
@@ -544,7 +544,7 @@ class Paging:
                     segment.live = 0
                     queue = self._store.queues.by_name[segment.queue]
                     queue.gone_from_disk(segment, lost, bodies)
-                for id in self._keys.lost():
+                for id in self.keys.lost():
                     self._end_key(id, self._replicas.alone)
         for other, place in list(self._awaited):
             if other == number:
@@ -618,7 +618,7 @@ class Paging:
 
     def _end_key(self, id: bytes, holders: tuple[bytes, ...]) -> None:
         """Update the key of the job ``id``, which has ended, and was on ``holders``."""
-        entry = self._keys.take(id)
+        entry = self.keys.take(id)
         if entry is not None:
             self._store.uniques.end(entry, holders)
 
@@ -628,7 +628,7 @@ class Paging:
 
     def load_end(self, id: bytes) -> bool:
         """Do ``end`` for the job ``id``, whose end is in the append-only file."""
-        entry = self._keys.entry(id)
+        entry = self.keys.entry(id)
         if entry is not None:
             self._store.uniques.load_end_of(entry)
         return self.end(id)
@@ -675,7 +675,7 @@ class Paging:
         for waiting in self._awaited.values():
             self.ready += waiting
         self._awaited.clear()
-        self._keys.clear()
+        self.keys.clear()
         if self.ready:
             self.wake()
         self._out.clear()

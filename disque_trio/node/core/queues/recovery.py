@@ -66,6 +66,11 @@ class Recovery:
         """Whether it is known what became of the jobs that are being loaded."""
         return self._found is not None
 
+    @property
+    def knows_all(self) -> bool:
+        """Whether that is known of all of them, as the node stopped cleanly."""
+        return self._found is not None and self._stopped
+
     def begin(self, found: ProgressReader, complete: bool, at_once: bool = False) -> None:
         """Use what was ``found`` for the jobs that are loaded next.
 

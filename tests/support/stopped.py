@@ -1,0 +1,97 @@
+"""What a node leaves when it stops, and nodes that start with it: with its index, or without."""
+
+from collections import deque
+from io import BytesIO
+
+from disque_trio.aof.format import RecordReader
+from disque_trio.node.core.node import Node
+from disque_trio.node.core.queues.start_index import RECORDS, StartIndex, read_blocks
+from disque_trio.protocol.progress import (
+    MAGIC,
+    ProgressReader,
+    Run,
+    pack_block,
+    pack_run,
+    pack_stopped,
+)
+from tests.support.paged import PagedBench
+
+DIGEST = b"d" * 32  # of the append-only file
+
+
+def progress_of(node: Node, size: int) -> bytes:
+    """The progress file of ``node``, which has stopped with an append-only file of this ``size``;
+    negative: it has not."""
+    progress = node.progress
+    records = [pack_run(Run(b"", True))]
+    for shard in node.store.jobs.shards:
+        records += progress.records_of(list(shard.values()))
+    for number in node.aof_codec.moved_segments():
+        records += progress.records_of(node.aof_codec.jobs_in(number))
+    records += node.store.outcomes.records()
+    if size >= 0:
+        records.append(pack_stopped(size))
+    return MAGIC + pack_block(records)
+
+
+def index_of(node: Node) -> StartIndex:
+    """What makes and takes the index of ``node``."""
+    return StartIndex(node.store, node.paging, node.aof_codec, node.recovery)
+
+
+class Stopped:
+    """The files of ``bench``, which has stopped.
+
+    Attributes:
+        aof, progress, files, index: what is in them.
+    """
+
+    def __init__(self, bench: PagedBench) -> None:
+        node = bench.node
+        self.aof = b"".join(node.journal)
+        self.progress = progress_of(node, len(self.aof))
+        self.files = dict(bench.files)
+        node.now = bench.now
+        maker = index_of(node)
+        self.index = b"".join(maker.pack(len(self.aof), DIGEST, bench.now))
+        for segment in maker.kept():
+            if segment.data is not None:
+                self.files[segment.number] = segment.data
+        self._id = node.id
+        self._now = bench.now
+
+    def started(self, with_index: bool, jitter: int | None = 0, above: int = 1) -> PagedBench:
+        """A node that has started."""
+        bench = PagedBench(seed=7, id=self._id, jitter=jitter, above=above)
+        bench.pages.seed = 54321  # each process draws another one
+        bench.files.update(self.files)
+        bench.orders = deque()
+        bench.pages.perform = bench.orders.extend
+        bench.now = bench.node.now = self._now
+        node = bench.node
+        found = ProgressReader()
+        found.read(BytesIO(self.progress))
+        node.recovery.begin(found, True)
+        if with_index:
+            self.take(bench)
+        else:
+            for record in RecordReader(BytesIO(self.aof)):
+                node.load_record(record, False)
+        node.recovery.finish()
+        node.journaling = True
+        node.journal += [self.aof]
+        bench.settle()
+        return bench
+
+    def take(self, bench: PagedBench) -> None:
+        """Have ``bench`` load the index."""
+        node = bench.node
+        index = index_of(node)
+        blocks = list(read_blocks(BytesIO(self.index).read))
+        index.check(blocks, len(self.aof), lambda: DIGEST, lambda segment: "")
+        for kind, content in blocks:
+            if kind == RECORDS:
+                for record in RecordReader(BytesIO(content)):
+                    node.load_record(record, False)
+            else:
+                index.take(kind, content)

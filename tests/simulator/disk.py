@@ -1,5 +1,6 @@
 """The disk of a machine: the append-only file, the progress file and nodes.conf."""
 
+from collections.abc import Callable
 from io import BytesIO
 from random import Random
 
@@ -71,14 +72,16 @@ class Disk:
         self._synced = keep
         return lost
 
-    def load(self, node: Node, queue_jobs: bool) -> None:
-        """Load the append-only file into ``node``, whose ``now`` is set."""
+    def load(self, node: Node, queue_jobs: bool, ahead: Callable[[], bool] = lambda: False) -> None:
+        """Load the append-only file into ``node``, whose ``now`` is set, unless ``ahead`` has
+        loaded all that is in it."""
         if self.policy == OFF and not queue_jobs:
             self.replace([])
         if self.progress:
             self._load_progress(node, queue_jobs)
-        for command in RecordReader(BytesIO(b"".join(self.records))):
-            node.load_record(command, queue_jobs)
+        if not ahead():
+            for command in RecordReader(BytesIO(b"".join(self.records))):
+                node.load_record(command, queue_jobs)
         node.recovery.finish()
         self.progress = []
         self._progress_synced = 0

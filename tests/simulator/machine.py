@@ -29,6 +29,7 @@ from tests.simulator.draws import below
 from tests.simulator.eventlog import MachineLog
 from tests.simulator.events import MS
 from tests.simulator.fabric import End, MachineNetwork
+from tests.simulator.index import IndexFile
 from tests.simulator.mesh import StaticMesh
 from tests.simulator.pages import AllJobs, PageFiles
 from tests.simulator.plan import BINDINGS, DEAD, TIMELY
@@ -82,6 +83,7 @@ class Machine:
         self.id = b"%040x" % self.rng.getrandbits(160)
         # Without it, they start as C nodes do.
         self.disk = Disk(policy, world.plan.seed % 4 != 0 or world.plan.mode == TIMELY)
+        self.index_file = IndexFile(self.disk, Random(f"index {index} {world.plan.seed}"))
         self.maxmemory = maxmemory
         self.clock = NodeClock(0, 1_000_000)
         self.up = self.off = False
@@ -155,7 +157,7 @@ class Machine:
         self.node.batches.size = self.node.topics.slice = world.plan.slice
         self._set_policies()
         self.node.now = now
-        self.disk.load(self.node, queue_jobs)
+        self.disk.load(self.node, queue_jobs, partial(self._load_index, queue_jobs))
         self.node.journal.clear()
         self.node.journaling = self.disk.policy != OFF
         self._load_pauses()
@@ -167,6 +169,11 @@ class Machine:
         world.note(f"* {self.index} starts with {self.jobs.count} jobs")
         self._plan_cron(self.incarnation)
         self.post(lambda now: None)
+
+    def _load_index(self, queue_jobs: bool) -> bool:
+        """Load the index, if there is one that can be used; return whether there was."""
+        pages = self.pages
+        return pages is not None and self.index_file.load(self.node, pages, queue_jobs)
 
     def _load_pauses(self) -> None:
         """Pause queues as the file of pauses says, which is synced before each reply."""
@@ -275,6 +282,8 @@ class Machine:
             self._before = remember(self)
         if handover or self.disk.policy != OFF:
             self.disk.stop(self.node)
+            if self.pages is not None:
+                self.index_file.leave(self.node, self.pages, self.now())
         if self.log is not None:
             self.log.stop(self.node, world.loop.now)
         world.note(f"* {self.index} stops, handover {handover}")

@@ -14,7 +14,7 @@ from disque_trio.node.core.jobs.job import FLAGS_PRIORITY, QUEUED, Job
 from disque_trio.node.core.jobs.registry import shard_number
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.pages.pages import DROP, READ, WRITE, Order, is_print_of
-from disque_trio.node.core.pages.segment import DamagedError
+from disque_trio.node.core.pages.segment import DamagedError, Segment
 from disque_trio.node.core.queues.disk_views import job_of
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.protocol.serialjob import decode_job
@@ -206,9 +206,15 @@ class AllJobs:
         jobs = [job for job in self.values() if job.state == QUEUED and job.queue == queue.name]
         return sorted(jobs, key=lambda job: (-(job.flags & FLAGS_PRIORITY), job.ctime, job.id))
 
-    def _on_disk(self) -> Iterator[Job]:
-        """Those on disk, from what was to be written: files may be damaged."""
-        for segment in self._pages.segments.values():
+    def asking(self) -> set[bytes]:
+        """The ids of those on disk that are queued once other nodes were asked."""
+        asking = [one for one in self._pages.segments.values() if one.asks]
+        return {job.id for job in self._on_disk(asking)}
+
+    def _on_disk(self, segments: list[Segment] | None = None) -> Iterator[Job]:
+        """Those on disk, in ``segments`` if given, from what was to be written: files may be
+        damaged."""
+        for segment in self._pages.segments.values() if segments is None else segments:
             data = segment.data
             if data is None:
                 assert self._files is not None

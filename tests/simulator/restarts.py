@@ -79,7 +79,7 @@ def remember(machine: "Machine") -> Memory:
     ]
     return Memory(
         queued,
-        {job.id for ones in node.recovery.asking.values() for job in ones},
+        {job.id for ones in node.recovery.asking.values() for job in ones} | machine.jobs.asking(),
         {job.id: int(job.taking.last_seen) for job in in_hand if job.taking is not None},
         {job.id: (int(job.qtime), job.flags & PAUSE) for job in jobs if job.flags & FLAG_PAUSED},
         {job.id: _counts(machine, job) for job in jobs},

@@ -4,6 +4,7 @@ from collections import deque
 from io import BytesIO
 
 from disque_trio.aof.format import RecordReader
+from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queues.start_index import RECORDS, StartIndex, read_blocks
 from disque_trio.protocol.progress import (
@@ -60,18 +61,20 @@ class Stopped:
         self._id = node.id
         self._now = bench.now
 
-    def started(self, with_index: bool, jitter: int | None = 0, above: int = 1) -> PagedBench:
-        """A node that has started."""
-        bench = PagedBench(seed=7, id=self._id, jitter=jitter, above=above)
+    def started(
+        self, with_index: bool, peers: Peers | None = None, later: int = 0, at_once: bool = False
+    ) -> PagedBench:
+        """A node that has started, ``later`` by so many ms, among ``peers``."""
+        bench = PagedBench(seed=7, id=self._id, jitter=0, above=1, peers=peers)
         bench.pages.seed = 54321  # each process draws another one
         bench.files.update(self.files)
         bench.orders = deque()
         bench.pages.perform = bench.orders.extend
-        bench.now = bench.node.now = self._now
+        bench.now = bench.node.now = self._now + later
         node = bench.node
         found = ProgressReader()
         found.read(BytesIO(self.progress))
-        node.recovery.begin(found, True)
+        node.recovery.begin(found, True, at_once)
         if with_index:
             self.take(bench)
         else:

@@ -263,6 +263,8 @@ class Node(Machine):
         self.topics.go_on(now)
         self.limits.go_on(now)
         self.paging.go_on(now)
+        if self.recovery.asking:
+            self.recovery.go_on(now)
         self.put_off.go_on(now)
         self.deliveries.go_on(now)
         self.dead_nodes.go_on(now)

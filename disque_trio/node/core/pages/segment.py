@@ -34,8 +34,8 @@ _HEAD: Final = Struct("<qqI")  # the checksum, the time of the next requeue, tha
 HEAD_SIZE: Final = _HEAD.size
 _LOW: Final = 0xFFFF_FFFF
 # What of a segment is packed for the next process: its numbers, in the order of the class.
-_NUMBERS: Final = Struct("<IIIIIqqqIqB")
-_LATER: Final = 1  # bits of the last one
+_NUMBERS: Final = Struct("<IIIIIqqqIqIB")
+_QUEUED: Final = 1  # bits of the last one
 _PLAIN: Final = 2
 _LETTERS: Final = 4
 _MOVED: Final = 8
@@ -83,6 +83,8 @@ class Segment:
             and wait for their retry time (see ``Progress.waiting``).
         heard_from: the node that made them, once it said that it has some of them, if that was not
             known.
+        asks: they were in the queue here when the node stopped (with ``RETRIED``): they are queued
+            again once other holders were asked.
         plain: its jobs were made here, are in the queue here and nowhere else, have no trailer, and
             were never delivered.
         letters: they are dead letters; none of the jobs of other segments is.
@@ -103,6 +105,7 @@ class Segment:
     """
 
     __slots__ = (
+        "asks",
         "bits",
         "bodies",
         "ctime",
@@ -156,6 +159,7 @@ class Segment:
         self.retry = 0
         self.told = 0
         self.origin: bytes | None = None
+        self.asks = False
         self.plain = True
         self.letters = False
         self.moved = False
@@ -323,9 +327,10 @@ class Segment:
 
 
 def pack_segment(segment: Segment) -> bytes:
-    """What ``unpack_segment`` makes ``segment`` of in the next process; its file is on disk, and no
-    other node holds its jobs."""
-    flags = (segment.origin == LATER) * _LATER | segment.plain * _PLAIN
+    """What ``unpack_segment`` makes ``segment`` of in the next process; its file is on disk, and it
+    is not ``RETRIED``, unless it ``asks``."""
+    queued = segment.origin is None or segment.asks
+    flags = queued * _QUEUED | segment.plain * _PLAIN
     flags |= segment.letters * _LETTERS | segment.moved * _MOVED
     numbers = _NUMBERS.pack(
         segment.number,
@@ -338,27 +343,33 @@ def pack_segment(segment: Segment) -> bytes:
         segment.etime,
         segment.live,
         segment.bodies,
+        segment.retry,
         flags,
     )
     overheads = segment.overheads
+    names = [segment.queue, segment.id, segment.last_id, b"" if queued else segment.origin or b""]
     arrays = [bytes(segment.bits), segment.offsets.tobytes()]
     arrays.append(b"" if overheads is None else overheads.tobytes())
-    return pack_texts([numbers, segment.queue, segment.id, segment.last_id, *arrays])
+    holders = [bytes(segment.holder_of or b"")]
+    holders += [b"".join(nodes or ()) for nodes in segment.holders]
+    return pack_texts([numbers, *names, *arrays, *holders])
 
 
-def unpack_segment(packed: bytes) -> Segment:
-    """The segment that was ``packed``."""
-    numbers, queue, id, last_id, bits, offsets, overheads = unpack_texts(packed)
-    number, slot, seed, urgency, overhead, *places, flags = _NUMBERS.unpack(numbers)
+def unpack_segment(packed: bytes, read: Callable[[bytes], tuple[bytes, ...] | None]) -> Segment:
+    """The segment that was ``packed``; ``read`` makes a set of nodes of their ids."""
+    numbers, queue, id, last_id, origin, bits, offsets, overheads, *sets = unpack_texts(packed)
+    number, slot, seed, urgency, overhead, *places, retry, flags = _NUMBERS.unpack(numbers)
     segment = Segment(number, seed, queue, urgency, overhead)
     segment.slot = slot
     segment.ctime, segment.last_ctime, segment.etime, segment.live, segment.bodies = places
     segment.id, segment.last_id = id, last_id
-    segment.origin = LATER if flags & _LATER else None
+    segment.origin = None if flags & _QUEUED else origin
+    segment.retry = retry
     segment.plain = flags & _PLAIN != 0
     segment.letters = flags & _LETTERS != 0
     segment.moved = flags & _MOVED != 0
-    segment.holders.append(None)
+    segment.holder_of = bytearray(sets[0]) if sets[0] else None
+    segment.holders = [read(ids) if ids else None for ids in sets[1:]]
     segment.bits = bytearray(bits)
     segment.offsets = array("I", offsets)
     if overheads:

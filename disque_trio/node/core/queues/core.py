@@ -34,6 +34,7 @@ class Core:
         self.policies = store.policies
         self.recovery = Recovery(store, services.peers)
         self.paging = Paging(store)
+        self.paging.ask_first = self.recovery.queue_again
         self.aof_codec = AofCodec(store, self.recovery, self.paging)
         self.bus_codec = BusCodec(store)
         self.tombstones = Tombstones(services.peers, services.packets, store.outcomes)

@@ -303,10 +303,14 @@ class InNoQueue:
             segment.heard_from = b""
         segment.told = segment.heard_at
         segment.heard = None
-        retry = segment.retry * 1000
-        due = segment.told + retry - WARNING_TIME + retry // LATENESS
-        self._pages.tell_at(segment, due)
+        self._pages.tell_at(segment, self.ask_after(segment))
         return True
+
+    def ask_after(self, segment: Segment) -> int:
+        """When to ask whether the jobs of ``segment`` still are where they were when it was told
+        of them (ms)."""
+        retry = segment.retry * 1000
+        return segment.told + retry - WARNING_TIME + retry // LATENESS
 
     def later(self) -> dict[bytes, int]:
         """How many jobs lie on disk until their delay is over, by queue."""

@@ -60,6 +60,7 @@ class Paging:
         views: jobs on disk, to look at. give_back: gives single jobs back to the disk.
         aside: jobs on disk that are in no queue. keys: of jobs on disk.
         damaged: called with the number of a segment that cannot be read, and why.
+        ask_first: called with each job of a segment that ``asks``, when it is held.
     """
 
     def __init__(self, store: JobStore) -> None:
@@ -67,6 +68,7 @@ class Paging:
         self.ready: list[Callable[[], object]] = []
         self.dumping = False
         self.damaged: Callable[[int, str], None] = _nothing_said
+        self.ask_first: Callable[[Job], None] = _not_asked
         self.views = DiskViews(store, self.rebuild)
         self._awaited: dict[tuple[int, int], list[Callable[[], object]]] = {}
         self._to_read: deque[tuple[int, int]] = deque()  # numbers of segments, and places
@@ -476,6 +478,8 @@ class Paging:
                 store.trailers.put(job, trailer)
             self.keys.take(id)
         store.schedule(job)
+        if segment.asks:
+            self.ask_first(job)
         if segment.moved and store.progress.recording and store.progress.has_moved(job):
             store.progress.note(job)  # a new file may have passed its place
         if self.dumping and self._machine.journaling:
@@ -683,6 +687,10 @@ class Paging:
         self._dead.clear()
         self._to_read.clear()
         self._reading.clear()
+
+
+def _not_asked(job: Job) -> None:
+    """Where ``ask_first`` goes while nobody listens."""
 
 
 def _nothing_said(number: int, problem: str) -> None:

@@ -235,6 +235,17 @@ class Recovery:
         else:
             self.hold(job)
 
+    def queue_again(self, job: Job) -> None:
+        """Place ``job``, which was in the queue here when the node stopped."""
+        if job.retry == 0:
+            self._place_once(job, True)
+        else:
+            self._queue(job)
+
+    def asks_any(self, holders: tuple[bytes, ...]) -> bool:
+        """Whether jobs on ``holders`` are queued only after these were asked."""
+        return not self._at_once and any(self._peers.knows(id) for id in holders)
+
     def _queue(self, job: Job) -> None:
         """Queue ``job``, now or as soon as its other holders were asked."""
         store = self._store

@@ -2,8 +2,11 @@
 
 The files of the jobs on disk stay as they are. The index says what memory kept of them: the
 segments, where the index of ids finds each job, and keys. Of the other jobs it has the records, as
-a new append-only file would. Jobs on disk that other nodes hold, too, or that wait for something
-else, are among these: a start has to look at each of them.
+a new append-only file would; also of some on disk, which a start has to look at one by one.
+
+Jobs that other nodes hold, too, and that were queued here, are queued once these were asked; until
+then their segments wait, as those of loaded jobs do (``RETRIED``). Copies that this node holds for
+others are as if they had just been heard of.
 
 It is a cache, as the files are: the append-only file says the same. So it only counts if all of it
 fits: the node, the append-only file, each segment's file. The next start removes it before anything
@@ -23,6 +26,7 @@ from disque_trio.node.core.jobs.job import ACTIVE, FLAG_DELIVERED, JOB_OVERHEAD
 from disque_trio.node.core.jobs.registry import SHARDS
 from disque_trio.node.core.pages.segment import (
     LATER,
+    RETRIED,
     DamagedError,
     Segment,
     SegmentLines,
@@ -139,9 +143,7 @@ class StartIndex:
         return [
             segment
             for segment in pages.segments.values()
-            if segment.live
-            and (segment.origin is None or segment.origin == LATER)
-            and not any(segment.holders)
+            if segment.live and (segment.asks or _is_kept(segment))
         ]
 
     def is_worth_it(self) -> bool:
@@ -237,7 +239,7 @@ class StartIndex:
                 self._check_head(Head._make(_HEAD.unpack(content)), size, digest)
             elif kind == SEGMENT:
                 try:
-                    segment = unpack_segment(content[_TIME.size :])
+                    segment = self._unpack(content)
                 except (FieldsError, ValueError) as problem:
                     raise StartIndexError(f"a segment is malformed: {problem}") from problem
                 problem_of_file = has_file(segment)
@@ -267,7 +269,7 @@ class StartIndex:
             head = Head._make(_HEAD.unpack(content))
             pages.begin_again(head.number, head.bits, head.slots)
         elif kind == SEGMENT:
-            self._put(unpack_segment(content[_TIME.size :]), _TIME.unpack_from(content)[0])
+            self._put(self._unpack(content), _TIME.unpack_from(content)[0])
         elif kind == ENTRIES:
             pages.index.take(content)
         elif kind == KEYS:
@@ -280,11 +282,24 @@ class StartIndex:
             self._store.machine.holding = pages.jobs > 0
             self._paging.wake_by_due()
 
+    def _unpack(self, content: bytes) -> Segment:
+        """The segment of a block."""
+        return unpack_segment(content[_TIME.size :], self._store.replicas.read)
+
     def _put(self, segment: Segment, when: int) -> None:
         """Put ``segment``, whose jobs lie on disk, into its line."""
         store = self._store
         queues = store.queues
+        now = store.machine.now
         segment.queue = queues.one_name(segment.queue)
+        if segment.origin is None:
+            if any(holders and self._recovery.asks_any(holders) for holders in segment.holders):
+                segment.origin = RETRIED
+                segment.asks = True
+                when = now
+        elif segment.origin != LATER:
+            segment.told = now
+            when = self._paging.aside.ask_after(segment)
         self._pages.restore(segment, when)
         shares = store.machine.memory.shares
         if shares is not None:
@@ -305,3 +320,10 @@ class StartIndex:
         lines.add(segment)
         queue.length += segment.live
         queue.jobs_in += segment.live
+
+
+def _is_kept(segment: Segment) -> bool:
+    """Whether the next start knows what to do with ``segment`` without looking at its jobs."""
+    if segment.origin is None or segment.origin == LATER:
+        return True
+    return segment.origin != RETRIED and not segment.moved

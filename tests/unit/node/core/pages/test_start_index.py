@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.paged import PagedBench
+from tests.support.paged_mesh import PagedMesh
 from tests.support.stopped import Stopped
 from tests.unit.node.core.pages.test_same_replies import Pair, without_times
 
@@ -81,3 +82,127 @@ def test_a_start_with_the_index_is_as_one_without(seed: int) -> None:
     assert facts(fast, ids) == facts(full, ids)
     assert drained(fast) == drained(full)
     assert facts(fast, ids) == facts(full, ids)
+
+
+# ---- with other nodes --------------------------------------------------------------------------
+
+
+def some_nodes() -> PagedMesh:
+    mesh = PagedMesh(3)
+    for index in range(3):
+        mesh.stop_paging(index)
+        mesh[index].node.journaling = True
+    return mesh
+
+
+def restarted(
+    mesh: PagedMesh, with_index: bool, seconds: float = 0.5, at_once: bool = False
+) -> PagedBench:
+    """The first node of ``mesh``, stopped and started again."""
+    mesh.settle()
+    stopped = Stopped(mesh[0])
+    mesh.isolate(0)
+    old = mesh[0]
+    mesh.nodes[0] = PagedBench(seed=9, peers=mesh.peers[0], id=old.node.id)  # nobody is there
+    mesh.advance(seconds)
+    later = mesh[1].now - old.now
+    new = mesh.nodes[0] = stopped.started(with_index, mesh.peers[0], later, at_once)
+    mesh.rejoin(0)
+    mesh.settle()
+    return new
+
+
+def given(mesh: PagedMesh, index: int, seconds: int) -> list[bytes]:
+    """The jobs that a node gives, acknowledged, for so many seconds."""
+    found: list[bytes] = []
+    for _ in range(seconds):
+        while (id := mesh[index].get()) is not None:
+            found.append(id)
+            mesh[index]("ACKJOB", id)
+            mesh.settle()
+        mesh.advance(1)
+    return found
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+@pytest.mark.parametrize("options", [(), ("UNIQUE", "key"), ("HEADERS", 1, "colour", "red")])
+def test_other_holders_are_asked_before_jobs_on_disk_are_queued(
+    with_index: bool, options: tuple[str | int, ...]
+) -> None:
+    mesh = some_nodes()
+    ids = [
+        mesh.add(0, "REPLICATE", 3, "RETRY", 100, *_numbered(options, number))
+        for number in range(60)
+    ]
+    mesh.send_to_disk(0)
+    assert mesh[0].pages.jobs > 30
+    new = restarted(mesh, with_index)
+    assert (new.pages.jobs > 20) == with_index
+    assert new.node.held() == 60
+    mesh.told()
+    mesh.advance(1)
+    found = given(mesh, 0, 20)
+    assert len(mesh.told("willqueue")) > 0
+    assert sorted(found) == sorted(ids)
+    assert [bench.node.held() for bench in mesh.nodes] == [0, 0, 0]
+    assert all(not bench.node.store.uniques.entries.count for bench in mesh.nodes)
+
+
+def _numbered(options: tuple[str | int, ...], number: int) -> list[str | int]:
+    return [f"key{number}" if option == "key" else option for option in options]
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+def test_what_others_have_given_to_clients_meanwhile_is_not_queued(with_index: bool) -> None:
+    mesh = some_nodes()
+    ids = [mesh.add(0, "REPLICATE", 3, "RETRY", 10) for _ in range(60)]
+    mesh.send_to_disk(0)
+    mesh.settle()
+    stopped = Stopped(mesh[0])
+    old = mesh[0]
+    mesh.isolate(0)
+    mesh.nodes[0] = PagedBench(seed=9, peers=mesh.peers[0], id=old.node.id)
+    mesh.advance(12)  # the others queue them
+    taken = [id for index in (1, 2) for _ in range(15) if (id := mesh[index].get())]
+    assert len(taken) == 30
+    new = stopped.started(with_index, mesh.peers[0], mesh[1].now - old.now)
+    mesh.nodes[0] = new
+    mesh.rejoin(0)
+    mesh.advance(3)
+    here = {job.id for queue in new.node.queues.by_name.values() for job in queue.first_to_last()}
+    assert not here & set(taken)
+    found = [id for index in range(3) for id in given(mesh, index, 3)]
+    assert not set(found) & set(taken)
+    found += [id for _ in range(6) for index in range(3) for id in given(mesh, index, 3)]
+    assert set(found) == set(ids)
+
+
+def test_a_restart_that_is_told_to_queues_jobs_without_asking() -> None:
+    mesh = some_nodes()
+    ids = [mesh.add(0, "REPLICATE", 3, "RETRY", 100) for _ in range(60)]
+    mesh.send_to_disk(0)
+    new = restarted(mesh, True, at_once=True)
+    assert new.number_queued() == 60
+    mesh.told()
+    assert given(mesh, 0, 1) == ids
+    assert not mesh.told("willqueue")
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+def test_copies_stay_where_they_are(with_index: bool) -> None:
+    mesh = some_nodes()
+    ids = [mesh.add(1, "REPLICATE", 3, "RETRY", 20) for _ in range(60)]
+    mesh.advance(3)
+    mesh.send_to_disk(0)
+    new = restarted(mesh, with_index)
+    assert new.node.held() == 60
+    mesh.advance(200)
+    assert [bench.number_queued() for bench in mesh.nodes] == [0, 60, 0]
+    for id in ids[::7]:
+        mesh[1]("ACKJOB", id)
+        mesh.settle()
+    mesh.advance(1)
+    assert new.node.held() == 60 - len(ids[::7])
+    mesh.isolate(1)
+    mesh.advance(60)
+    assert mesh[0].number_queued() + mesh[2].number_queued() >= 60 - len(ids[::7])

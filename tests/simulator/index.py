@@ -1,5 +1,5 @@
 """The index that a machine leaves when it stops, and what its next start finds: that index, none,
-half of it, that of an earlier stop, or one whose files are not all there."""
+half of it, that of an earlier stop, or one without some of its files."""
 
 from hashlib import blake2b
 from io import BytesIO
@@ -26,7 +26,7 @@ FOUND = ("all", "all", "all", "none", "torn", "yesterday", "files")
 class Left(NamedTuple):
     """What a process has left: its index, the page files, and what should be in them."""
 
-    index: bytes
+    data: bytes
     files: dict[int, bytes]
     written: dict[int, bytes]
 
@@ -69,7 +69,7 @@ class IndexFile:
             left = self._rng.choice(self._earlier[:-1])
         if left is None or what == "none":
             return False
-        data = left.index
+        data = left.data
         if what == "torn":
             data = data[: self._rng.randrange(len(data))]
         if what != "files":

@@ -1,7 +1,9 @@
 """What a node leaves when it stops, and nodes that start with it: with its index, or without."""
 
 from collections import deque
+from collections.abc import Mapping
 from io import BytesIO
+from typing import Any
 
 from disque_trio.aof.format import RecordReader
 from disque_trio.cluster.peers import Peers
@@ -16,6 +18,7 @@ from disque_trio.protocol.progress import (
     pack_stopped,
 )
 from tests.support.paged import PagedBench
+from tests.support.policies import set_policy
 
 DIGEST = b"d" * 32  # of the append-only file
 
@@ -62,9 +65,15 @@ class Stopped:
         self._now = bench.now
 
     def started(
-        self, with_index: bool, peers: Peers | None = None, later: int = 0, at_once: bool = False
+        self,
+        with_index: bool,
+        peers: Peers | None = None,
+        later: int = 0,
+        at_once: bool = False,
+        policies: Mapping[str, Any] | None = None,
     ) -> PagedBench:
-        """A node that has started, ``later`` by so many ms, among ``peers``."""
+        """A node that has started, ``later`` by so many ms, among ``peers``. ``policies``: of the
+        queue "q"."""
         bench = PagedBench(seed=7, id=self._id, jitter=0, above=1, peers=peers)
         bench.pages.seed = 54321  # each process draws another one
         bench.files.update(self.files)
@@ -72,6 +81,8 @@ class Stopped:
         bench.pages.perform = bench.orders.extend
         bench.now = bench.node.now = self._now + later
         node = bench.node
+        if policies:
+            set_policy(bench, **policies)
         found = ProgressReader()
         found.read(BytesIO(self.progress))
         node.recovery.begin(found, True, at_once)

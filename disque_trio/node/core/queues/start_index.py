@@ -324,6 +324,8 @@ class StartIndex:
 
 def _is_kept(segment: Segment) -> bool:
     """Whether the next start knows what to do with ``segment`` without looking at its jobs."""
+    if segment.group is not None:
+        return False  # a group has heads and turns, which its jobs make
     if segment.origin is None or segment.origin == LATER:
         return True
     return segment.origin != RETRIED and not segment.moved

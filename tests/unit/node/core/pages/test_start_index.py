@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.paged import PagedBench
 from tests.support.paged_mesh import PagedMesh
+from tests.support.policies import set_policy
 from tests.support.stopped import Stopped
 from tests.unit.node.core.pages.test_same_replies import Pair, without_times
 
@@ -82,6 +83,28 @@ def test_a_start_with_the_index_is_as_one_without(seed: int) -> None:
     assert facts(fast, ids) == facts(full, ids)
     assert drained(fast) == drained(full)
     assert facts(fast, ids) == facts(full, ids)
+
+
+def test_the_jobs_of_groups_come_back_in_the_order_of_their_groups() -> None:
+    bench = PagedBench(above=1, jitter=0)
+    bench.node.journaling = True
+    set_policy(bench, groups="fifo")
+    groups = {bench.add("q", "x", "GROUP", "aab"[number % 3]): number % 3 for number in range(120)}
+    for number in range(120):
+        bench.add("a", str(number))
+    bench.settle()
+    bench.settle()
+    assert bench.pages.jobs > 120
+    new = Stopped(bench).started(True, policies={"groups": "fifo"})
+    new.settle()
+    found = []
+    while reply := new("GETJOB", "NOHANG", "COUNT", 5, "FROM", "q"):
+        found += [job[1] for job in reply]
+        new("ACKJOB", *[job[1] for job in reply])
+        new.settle()
+    for group in (False, True):
+        ids = [id for id, number in groups.items() if (number == 2) == group]
+        assert [id for id in found if id in ids] == ids
 
 
 # ---- with other nodes --------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """The checks bite where queues lie on disk: what memory, the index and the files say of jobs is
 broken on purpose. Whole clusters notice it, or the node that is compared with one without files."""
 
+from collections.abc import Callable
+
 import pytest
 
 from disque_trio.node.core import node as core_node
@@ -9,11 +11,12 @@ from disque_trio.node.core.pages.pages import Pages
 from disque_trio.node.core.pages.segment import HEAD_SIZE, Segment, SegmentLines
 from disque_trio.node.core.queues.paging import Paging
 from disque_trio.node.core.queues.queue import Queue
-from tests.simulator import pages
+from disque_trio.node.core.queues.start_index import StartIndex
+from tests.simulator import index, pages
 from tests.simulator.events import SECOND
-from tests.simulator.machine import BEFORE_REPLIES
+from tests.simulator.machine import BEFORE_REPLIES, Machine
 from tests.simulator.plan import EXTENDED, SAFETY
-from tests.simulator.spoiled import MadeOf, found
+from tests.simulator.spoiled import MadeOf, Spoil, found
 from tests.simulator.world import World
 from tests.unit.node.core.pages.test_same_replies import STEPS, Pair
 
@@ -198,17 +201,52 @@ def test_files_of_yesterday_that_are_believed_are_found(
     made_of(SameSeed)
     monkeypatch.setattr(pages, "LOST_OF", 2)
 
+    def kill(world: World, machine: Machine) -> None:
+        machine.kill(BEFORE_REPLIES, machine=False)
+
+    assert found(again_and_again(kill), SAFETY, "to which nobody moved it")
+
+
+def again_and_again(end: Callable[[World, Machine], None]) -> Spoil:
+    """Let processes whose queues lie on disk ``end`` and start again, instead of all other
+    faults."""
+
     def spoil(world: World) -> None:
         on_disk(world)
         world.plan.faults = 20
         faults = world.faults
 
-        def crash() -> None:
+        def end_one() -> None:
             machine = faults.rng.choice(world.machines)
-            machine.kill(BEFORE_REPLIES, machine=False)
-            world.loop.after(SECOND // 10, lambda: world.revive(machine))
+            if machine.up and not (machine.dying or machine.stopping):
+                end(world, machine)
+                world.loop.after(SECOND // 10, lambda: world.revive(machine))
 
         for kind in ("partition", "crash", "stop", "pause", "clock", "break_links"):
-            setattr(faults, kind, crash)
+            setattr(faults, kind, end_one)
 
-    assert found(spoil, SAFETY, "to which nobody moved it")
+    return spoil
+
+
+# ---- the index of a process that has stopped ---------------------------------------------------
+
+
+def stop(world: World, machine: Machine) -> None:
+    machine.stop(handover=False)
+
+
+def test_clusters_that_start_with_an_index_pass() -> None:
+    used: list[Machine] = []
+
+    def spoil(world: World) -> None:
+        again_and_again(stop)(world)
+        used.extend(world.machines)
+
+    assert not found(spoil, SAFETY, "", seeds=4, first=2)
+    assert sum(machine.index_file.used for machine in used) > 5
+
+
+def test_an_index_of_yesterday_that_is_believed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "FOUND", ("yesterday",))
+    monkeypatch.setattr(StartIndex, "_check_head", lambda *args: None)
+    assert found(again_and_again(stop), SAFETY, "lost a job that its file should have", first=2)

@@ -12,9 +12,9 @@ may ``take`` some, and ``enter`` and ``forget`` a client.
 
 A node tells the others by which patterns its clients wait (WISH), as often as it would ask for the
 jobs of one queue (see ``need_jobs``). A node with matching jobs gives some, or the next ones that
-arrive, as long as its own clients do not want them. Queues whose RATE allows it no job yet are
-excepted, and asked for when it does. C nodes know no patterns: they are asked for the queues that
-this node knows to match.
+arrive, as long as its own clients do not want them. Queues whose RATE allows it no job yet, or of
+which it has more than ACTIVE allows, are excepted, and asked for when that has changed. C nodes
+know no patterns: they are asked for the queues that this node knows to match.
 """
 
 from collections import deque
@@ -107,7 +107,7 @@ class RemoteInterests:
     def _tell(self, nodes: list[bytes], wanted: list[tuple[Interest, int]], time: int) -> None:
         """Tell ``nodes`` how many jobs of which patterns are ``wanted`` during ``time`` ms."""
         nodes = [id for id in nodes if self._peers.understands(id)]
-        not_yet = self._limits.awaiting_rate(MOST_NAMES) if nodes else []
+        not_yet = self._limits.without_room(MOST_NAMES) if nodes else []
         for at in range(0, len(wanted) if nodes else 0, AT_ONCE):
             fields: list[Field] = [(_TIME, pack_number(time))]
             fields += [(_NOT_YET, name) for name in not_yet]
@@ -161,7 +161,7 @@ class RemoteInterests:
                 continue
             if id not in self._peers.reachable or not self._peers.linked(id):
                 continue  # it may come back
-            if queue.name in wish.not_yet and self._limits.policies.of(queue.name).rate:
+            if queue.name in wish.not_yet and self._exports.has_limit(queue):
                 continue  # it says so when they may have one
             asked, limited = wish.time, wish.limited
             if queue.name in limited:
@@ -489,7 +489,9 @@ class Interests(QueueInterests):
                 interest.imports.received(sender, self._machine.now, 0, count)
                 if queue.imports is not None:
                     queue.imports.want_as(interest.imports)
-                if len(interest.clients) > count and not self._limits.is_used_up(queue):
+                # What is too much for now leaves the sender to think that no client waits any more.
+                served = 0 if self._limits.is_used_up(queue) else count
+                if len(interest.clients) > served:
                     self._remote.ask([interest], FIRST_MIN)
 
     def ask_again(self) -> None:

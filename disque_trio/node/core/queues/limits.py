@@ -75,6 +75,7 @@ class Limit:
         missed: since when a node that should be there has had no connection, in ms; 0: none is
             missing.
         reason: why nothing was delivered when a job was last wanted; empty: one was.
+        excepted: other nodes were told that no jobs of it are wanted for now.
         refresh: when to ask the other nodes again, in ms; 0: not planned.
         wake: when to look at the waiting clients, in ms; 0: not planned.
         spare: when to leave to other nodes what this one does not use, in ms; 0: not planned.
@@ -94,6 +95,7 @@ class Limit:
         self.told = 0
         self.missed = 0
         self.reason = b""
+        self.excepted = False
         self.refresh = 0
         self.wake = 0
         self.spare = 0
@@ -134,9 +136,9 @@ class Limit:
 
     def lacking(self, own: bytes, active: int) -> set[bytes]:
         """Return the other nodes that want jobs, and have all of their shares of ``active`` jobs in
-        hand."""
+        hand. This node, with the ID ``own``, has none if the others do not know of it."""
         wanting = self._wanting()
-        shares = _divide(self._left(active), [own, *wanting])
+        shares = _divide(self._left(active), [own, *wanting] if self.joined else [*wanting])
         return {id for id, in_hand in wanting.items() if in_hand >= shares[id]}
 
     def _wanting(self) -> dict[bytes, int]:
@@ -308,13 +310,20 @@ class Limits:
         self._wake_at(limit, int(due) + 1)
         return True
 
-    def awaiting_rate(self, most: int) -> list[bytes]:
+    def without_room(self, most: int) -> list[bytes]:
         """Return the names of up to ``most`` queues of which the rate allows clients here no job
-        yet. These queues are looked at again as soon as it does."""
+        yet, or of which they have as many in hand as they may, and there are more here. These
+        queues are looked at again as soon as that changes."""
         found: list[bytes] = []
         for limit in islice(self.by_name.values(), _LOOKED_AT):
             name = limit.name
-            if len(name) <= _LONGEST and self._awaits_rate(limit, self.policies.of(name)):
+            if len(name) > _LONGEST:
+                continue
+            queue = self._queues.by_name.get(name)
+            if self._awaits_rate(limit, self.policies.of(name)) or (
+                queue is not None and queue.length and self.is_used_up(queue)
+            ):
+                limit.excepted = True
                 found.append(name)
                 if len(found) == most:
                     break
@@ -333,11 +342,12 @@ class Limits:
         """Whether a limit allowed clients here no job of ``queue``, and allows one now; says so
         once."""
         limit = self.by_name.get(queue.name)
-        if limit is None or limit.reason not in (BY_ACTIVE, BY_RATE):
+        if limit is None or not (limit.excepted or limit.reason in (BY_ACTIVE, BY_RATE)):
             return False
         if self._is_used_up(limit) or self._awaits_rate(limit, self.policies.of(queue.name)):
             return False
         limit.reason = b""
+        limit.excepted = False
         return True
 
     def _tell_lack(self, limit: Limit) -> None:

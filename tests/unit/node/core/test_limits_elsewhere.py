@@ -254,6 +254,26 @@ def test_jobs_of_other_queues_are_given_meanwhile() -> None:
     assert mesh[1].replies(client) == [[[b"q2", id, b"body"]]]
 
 
+def test_who_is_given_what_it_may_not_deliver_yet_is_given_jobs_of_other_queues() -> None:
+    mesh = limited(2, 1)
+    holder = wait_on(mesh, 1)
+    first = mesh.add(1, "REPLICATE", 1, "RETRY", 600)
+    assert mesh[1].got(holder) == first
+    client = wait_on(mesh, 1, by_pattern=True)
+    second, third = (mesh.add(0, "REPLICATE", 1, "RETRY", 600) for _ in range(2))
+    mesh.advance(0.05)
+    assert client.blocked
+    id = mesh[0].add("q2", "body", "REPLICATE", 1)
+    mesh.settle()
+    assert mesh[1].replies(client) == [[[b"q2", id, b"body"]]]
+    assert (mesh[0]("QLEN", "q"), mesh[1]("QLEN", "q")) == (1, 1)
+    for one in (first, second):
+        client = wait_on(mesh, 1, by_pattern=True)
+        assert mesh[1]("ACKJOB", one) == 1
+        mesh.advance(0.1)
+        assert mesh[1].got(client) == (second if one == first else third)
+
+
 @pytest.mark.parametrize("rate", [(0, 0), (10, 1)])
 def test_when_a_rate_is_raised_or_lifted_what_it_kept_away_comes(rate: tuple[int, int]) -> None:
     mesh = rated((1, 3_600), b"q")
@@ -281,12 +301,12 @@ def test_of_many_limited_queues_some_are_told_and_none_with_a_long_name() -> Non
     names = [b"q", b"q" * 1_000, b"q" * 1_001, b"qa", b"qb"]
     mesh = rated((1, 10), *names)
     limits = mesh[0].node.limits
-    assert limits.awaiting_rate(10) == []
+    assert limits.without_room(10) == []
     for name in names:
         mesh[0].add(name.decode(), "body", "REPLICATE", 1)
         mesh[0].send(mesh[0].client(), "GETJOB", "FROM", name.decode())
         mesh.settle()
-    assert limits.awaiting_rate(10) == [b"q", b"q" * 1_000, b"qa", b"qb"]
-    assert limits.awaiting_rate(3) == [b"q", b"q" * 1_000, b"qa"]
+    assert limits.without_room(10) == [b"q", b"q" * 1_000, b"qa", b"qb"]
+    assert limits.without_room(3) == [b"q", b"q" * 1_000, b"qa"]
     mesh.advance(10)
-    assert limits.awaiting_rate(10) == []
+    assert limits.without_room(10) == []

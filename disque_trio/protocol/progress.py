@@ -52,6 +52,15 @@ _RECORD: Final = Struct("<BI")  # type, length of the rest
 _JOB: Final = Struct("<40sBHqqHH")
 _ENDING: Final = Struct("<40sBBq")
 _TIME: Final = Struct("<q")
+_ROW: Final = _JOB.size + _TIME.size  # bytes of a job in ``KnownJobs``
+_TAKEN_AT: Final = 51  # where in a record of a job it says when a client got it
+_IN_A_BUCKET: Final = 8  # jobs
+
+# Compiled, an imported name costs a look-up at each use, and so does a method.
+_crc32: Final = zlib.crc32
+_unpack_job: Final = _JOB.unpack_from
+_unpack_time: Final = _TIME.unpack_from
+_pack_time: Final = _TIME.pack
 
 _MAX_TIME: Final = 2**48  # ms since the epoch
 _ACTIVE: Final = 1  # the state of a job that a client has
@@ -151,6 +160,102 @@ class JobEnding:
         self.result = result
 
 
+class KnownJobs:
+    """What a progress file says of jobs, by their ids: in some 80 bytes a job, because after a
+    start it can tell of more than memory holds, nearly all of which lie on disk.
+
+    The jobs are in many buckets by the checksums of their ids. A bucket has a row for each: its
+    record without fields, and when it was made.
+
+    Args:
+        expected: about how many there will be.
+    """
+
+    def __init__(self, expected: int = 0) -> None:
+        bits = (expected // _IN_A_BUCKET).bit_length()
+        self._shift = 32 - bits
+        self._buckets: list[bytearray | None] = [None] * (1 << bits)
+        self._fields: dict[bytes, bytes] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[bytes]:
+        for bucket in self._buckets:
+            if bucket is not None:
+                for at in range(0, len(bucket), _ROW):
+                    yield bytes(bucket[at : at + ID_LENGTH])
+
+    def __getitem__(self, id: bytes) -> JobProgress:
+        found = self.get(id)
+        if found is None:
+            raise KeyError(id)
+        return found
+
+    def get(self, id: bytes) -> JobProgress | None:
+        """What is known of the job ``id``; None: nothing is."""
+        bucket = self._buckets[_crc32(id) >> self._shift]
+        at = -1 if bucket is None else _row_of(bucket, id)
+        if bucket is None or at < 0:
+            return None
+        _, state, flags, qtime, taken, nacks, deliveries = _unpack_job(bucket, at)
+        job = JobProgress(state, flags, _time(qtime), _time(taken), nacks, deliveries)
+        job.noted = _unpack_time(bucket, at + _JOB.size)[0]
+        fields = self._fields.get(id) if self._fields else None
+        if fields is not None:
+            for field, value in unpack_fields(fields):
+                if field == _REASON:
+                    job.reason = value
+                elif field == _ATTEMPTS:
+                    job.attempts = unpack_attempts(value)
+        return job
+
+    def put(self, id: bytes, record: bytes, noted: int) -> None:
+        """Note the content of the ``record`` of the job ``id``, made at ``noted`` (ms). Raises
+        ``FieldsError``."""
+        if len(record) > _JOB.size:
+            fields = self._fields[id] = record[_JOB.size :]
+            for field, value in unpack_fields(fields):
+                if field == _ATTEMPTS:
+                    unpack_attempts(value)
+        elif self._fields:
+            self._fields.pop(id, None)
+        self._put(id, record[: _JOB.size] + _pack_time(noted))
+
+    def take(self, id: bytes, taken: int) -> None:
+        """Note that a client got the job ``id`` at ``taken`` (ms)."""
+        bucket = self._buckets[_crc32(id) >> self._shift]
+        at = -1 if bucket is None else _row_of(bucket, id)
+        if bucket is None or at < 0:
+            self._put(id, _JOB.pack(id, _ACTIVE, 0, 0, taken, 0, 0) + _pack_time(0))
+        else:
+            bucket[at + ID_LENGTH] = _ACTIVE
+            _TIME.pack_into(bucket, at + _TAKEN_AT, taken)
+
+    def _put(self, id: bytes, row: bytes) -> None:
+        number = _crc32(id) >> self._shift
+        bucket = self._buckets[number]
+        at = -1
+        if bucket is None:
+            bucket = self._buckets[number] = bytearray()
+        else:
+            at = _row_of(bucket, id)
+        if at < 0:
+            bucket += row
+            self._count += 1
+        else:
+            bucket[at : at + _ROW] = row
+
+
+def _row_of(bucket: bytearray, id: bytes) -> int:
+    """Where the row of the job ``id`` begins in ``bucket``; -1: it has none."""
+    at = bucket.find(id)
+    while at >= 0 and at % _ROW:
+        at = bucket.find(id, at + 1)
+    return at
+
+
 # ---- writing -----------------------------------------------------------------------------------
 
 
@@ -238,7 +343,7 @@ class ProgressReader:
 
     def __init__(self) -> None:
         self.run: Run | None = None
-        self.jobs: dict[bytes, JobProgress] = {}
+        self.jobs = KnownJobs()
         self.endings: dict[bytes, JobEnding] = {}
         self.stopped_at = -1
         self.cut = 0
@@ -253,6 +358,7 @@ class ProgressReader:
         """
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
+        self.jobs = KnownJobs(size // _ROW)
         if file.read(len(MAGIC)) not in _MAGICS:
             raise ProgressError("it does not begin like a progress file")
         at = len(MAGIC)
@@ -321,15 +427,7 @@ class ProgressReader:
         """Read the notes about a job. Raises ``FieldsError``, ``ProgressError``."""
         if len(data) < _JOB.size:
             raise ProgressError("a job is too short")
-        id, state, flags, qtime, taken, nacks, deliveries = _JOB.unpack_from(data)
-        job = JobProgress(state, flags, _time(qtime), _time(taken), nacks, deliveries)
-        for field, value in unpack_fields(data[_JOB.size :]):
-            if field == _REASON:
-                job.reason = value
-            elif field == _ATTEMPTS:
-                job.attempts = unpack_attempts(value)
-        job.noted = self._noted
-        self.jobs[id] = job
+        self.jobs.put(data[:ID_LENGTH], data, self._noted)
 
     def _read_ending(self, data: bytes) -> None:
         """Read how a job ended. Raises ``ProgressError``."""
@@ -346,7 +444,7 @@ class ProgressReader:
             raise ProgressError("a list of ids that is not one")
         taken = _time(_TIME.unpack_from(data)[0])
         for at in range(_TIME.size, len(data), ID_LENGTH):
-            self._take(data[at : at + ID_LENGTH], taken)
+            self.jobs.take(data[at : at + ID_LENGTH], taken)
 
     def _read_ids(self, file: BinaryIO, length: int, taken: int) -> bool:
         """Read that clients got jobs at ``taken``: their ids are the next ``length`` bytes of
@@ -360,18 +458,9 @@ class ProgressReader:
                 id = data[at : at + ID_LENGTH]
                 if not is_job_id(id):
                     return False
-                self._take(id, taken)
+                self.jobs.take(id, taken)
             length -= len(data)
         return True
-
-    def _take(self, id: bytes, taken: int) -> None:
-        """Note that a client got the job ``id`` at ``taken``."""
-        known = self.jobs.get(id)
-        if known is None:
-            self.jobs[id] = JobProgress(_ACTIVE, 0, 0, taken, 0, 0)
-        else:
-            known.state = _ACTIVE
-            known.taken = taken
 
 
 def _time(found: int) -> int:

@@ -1,16 +1,20 @@
 """The progress file: what is written is read, in pieces, up to the first bad block."""
 
+import random
+import tracemalloc
 from io import BytesIO
 from struct import pack
 
 import pytest
 
+from disque_trio.node.core.jobs.job import JobIds
 from disque_trio.protocol.progress import (
     BLOCK_BYTES,
     MAGIC,
     TAKEN,
     JobEnding,
     JobProgress,
+    KnownJobs,
     ProgressError,
     ProgressReader,
     pack_block,
@@ -65,6 +69,48 @@ def test_jobs_are_noted_at_the_time_that_comes_before_them() -> None:
     assert [found.jobs[id_of(number)].noted for number in range(3)] == [0, 5, 5]
 
 
+@pytest.mark.parametrize("expected", [0, 100_000])
+def test_the_last_that_is_said_of_each_of_many_jobs_counts(expected: int) -> None:
+    jobs = KnownJobs(expected)
+    said: dict[bytes, JobProgress] = {}
+    rng = random.Random(expected)
+    ids = [JobIds(b"a" * 40, rng.randbytes).make(60, 60) for _ in range(300)]
+    for _ in range(3_000):
+        id = rng.choice(ids)
+        if rng.random() < 0.3:
+            known = said.setdefault(id, JobProgress(1, 0, 0, 0, 0, 0))
+            known.state, known.taken = 1, rng.randrange(1, 9)
+            jobs.take(id, known.taken)
+            continue
+        known = JobProgress(*[rng.randrange(1, 9) for _ in range(6)])
+        if rng.random() < 0.3:
+            known.reason, known.attempts = b"why", {b"a" * 8: rng.randrange(9)}
+        known.noted = rng.randrange(9)
+        said[id] = known
+        jobs.put(id, pack_job(id, known)[5:], known.noted)
+    assert (len(jobs), {*jobs}) == (len(said), {*said})
+    for id, known in said.items():
+        assert vars_of(jobs[id]) == vars_of(known)
+    assert jobs.get(id_of(1)) is None
+
+
+def vars_of(job: JobProgress) -> list[object]:
+    return [getattr(job, name) for name in JobProgress.__slots__]
+
+
+def test_what_is_known_of_many_jobs_takes_little_memory() -> None:
+    rng = random.Random(1)
+    ids = [JobIds(b"a" * 40, rng.randbytes).make(60, 60) for _ in range(20_000)]
+    records = [pack_job(id, JobProgress(1, 0, 2**40 + at, 0, 0, 0)) for at, id in enumerate(ids)]
+    data = MAGIC + b"".join(pack_blocks(records))
+    tracemalloc.start()
+    found, _ = read(data)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(found.jobs) == len(ids)
+    assert used - len(data) < 130 * len(ids)
+
+
 def test_a_long_record_has_a_block_of_its_own() -> None:
     results = [b"x" * 3 * MB, b"y", b"z" * 2 * MB]
     records = [
@@ -105,7 +151,7 @@ def test_half_a_block_at_the_end_is_cut(block: bytes, rest: int) -> None:
 def test_ids_of_jobs_that_clients_got_are_read_in_pieces() -> None:
     ids = [id_of(number) for number in range(50_000)]
     found, file = read(MAGIC + pack_taken(ids, 5) + pack_taken(ids[:1], 6))
-    assert list(found.jobs) == ids
+    assert sorted(found.jobs) == ids
     assert (found.jobs[ids[0]].taken, found.jobs[ids[-1]].taken) == (6, 5)
     assert found.cut == 0
     assert file.longest < MB
@@ -133,7 +179,7 @@ def test_the_file_of_an_earlier_version_is_read() -> None:
     taken = pack("<BIq", TAKEN, 8 + 2 * 40, 7) + id_of(1) + id_of(2)
     data = b"DISQUE-PROGRESS-1\n" + pack_block([taken]) + pack_block([pack_stopped(3)])
     found, _ = read(data)
-    assert [job.taken for job in found.jobs.values()] == [7, 7]
+    assert [found.jobs[id].taken for id in found.jobs] == [7, 7]
     assert (found.stopped_at, found.cut) == (3, 0)
 
 

@@ -24,7 +24,7 @@ from disque_trio.node.core.jobs.job import (
 from disque_trio.node.core.jobs.progress import FLAGS_KEPT
 from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
 from disque_trio.protocol import bus
-from disque_trio.protocol.progress import WAITING, JobProgress, ProgressReader
+from disque_trio.protocol.progress import WAITING, JobProgress, KnownJobs, ProgressReader
 from disque_trio.protocol.serialjob import deljob, is_job_id
 from disque_trio.respserver.memory import UNLIMITED
 
@@ -55,7 +55,7 @@ class Recovery:
         self._progress = store.progress
         self._peers = peers
         self._found: ProgressReader | None = None
-        self._known: dict[bytes, JobProgress] = {}
+        self._known = KnownJobs()
         self._once = False
         self._stopped = False
         self._at_once = False
@@ -279,7 +279,7 @@ class Recovery:
             if is_job_id(id) and store.jobs.get(id) is None and not pages.find(id)
         }
         self._found = None
-        self._known = {}
+        self._known = KnownJobs()
         self._in_hand = []
 
     def go_on(self, now: int) -> None:

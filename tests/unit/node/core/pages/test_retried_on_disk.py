@@ -136,7 +136,7 @@ def test_after_another_kill_they_wait_on(tmp_path: Path) -> None:
     assert first("ACKJOB", ids[7]) == 1
     found = first.note_all(tmp_path / "progress")
     assert len(found.jobs) == JOBS - 1
-    assert all(job.flags & WAITING for job in found.jobs.values())
+    assert all(found.jobs[id].flags & WAITING for id in found.jobs)
     bench = Started(first, tmp_path / "aof", found)
     assert bench.pages.jobs == bench.waiting == JOBS - 1
     bench.advance(RETRY // 2 - 2)

@@ -21,6 +21,7 @@ from disque_trio.aof.room import Room
 from disque_trio.aof.writer import NO_ROOM
 from disque_trio.config import Config
 from disque_trio.disk import sync_directory
+from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.jobs.registry import SHARDS
 from disque_trio.node.core.node import Node
 from disque_trio.process.logs import Log
@@ -38,11 +39,11 @@ from disque_trio.protocol.progress import (
 ENDING = ".progress"  # follows the name of the append-only file
 SYNC_SECONDS = 1.0
 RETRY_SECONDS = 10.0
-STEP_SECONDS = 0.02  # between the steps of a rewrite
+STEP_SECONDS = 0.003  # between the steps of a rewrite, each of which takes a quarter of that
 SMALL = 32 << 20  # bytes; a smaller file is not rewritten
 RESERVE = 4 << 20  # bytes, besides what the jobs need; and what is small on a full disk
 READ_BUFFER = 1 << 18  # bytes
-JOBS_A_STEP = 2000  # in a rewrite beside clients, or a few more
+JOBS_A_STEP = 1000  # in a rewrite beside clients
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _OPEN = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
 
@@ -342,7 +343,7 @@ class _NewFile:
 
     Attributes:
         fd: its descriptor.
-        shard: how many shards of the jobs it has.
+        shard: how many shards of the jobs it has, or has begun.
 
     Raises:
         OSError: from all methods but ``abandon``.
@@ -350,6 +351,7 @@ class _NewFile:
 
     def __init__(self, path: str) -> None:
         self.shard = 0
+        self._jobs: list[Job] = []  # yet to come, of the last shard; they may have ended by then
         self._segments: list[int] = []  # yet to come
         self._path = path
         self._temporary = f"{path}.tmp"
@@ -360,27 +362,33 @@ class _NewFile:
         _write(self.fd, data)
 
     def append_jobs(self, node: Node, count: int) -> None:
-        """Append the records of the jobs in the next shards of the registry, until these have
-        ``count`` jobs together."""
-        while count > 0 and self.shard < SHARDS:
-            jobs = list(node.store.jobs.shards[self.shard].values())
-            for block in pack_blocks(node.progress.records_of(jobs)):
-                self.append(block)
-            count -= len(jobs)
-            self.shard += 1
-            if self.shard == SHARDS:
-                # Last, as jobs went to disk meanwhile. Those that come back are noted.
-                self._segments = node.aof_codec.moved_segments()
-        while count > 0 and self._segments:
-            jobs = node.aof_codec.jobs_in(self._segments.pop())
+        """Append the records of the next ``count`` jobs: shard by shard of the registry, then those
+        on disk, a segment at a time."""
+        while count > 0 and not self.complete:
+            if self._segments:
+                jobs = node.aof_codec.jobs_in(self._segments.pop())
+            else:
+                jobs = self._next_jobs(node, count)
             for block in pack_blocks(node.progress.records_of(jobs)):
                 self.append(block)
             count -= len(jobs)
 
+    def _next_jobs(self, node: Node, count: int) -> list[Job]:
+        """Up to ``count`` jobs of the registry that come next."""
+        if not self._jobs and self.shard < SHARDS:
+            self._jobs = list(node.store.jobs.shards[self.shard].values())
+            self.shard += 1
+        jobs = self._jobs[-count:]
+        del self._jobs[-count:]
+        if self.shard == SHARDS and not self._jobs:
+            # Last, as jobs went to disk meanwhile. Those that come back are noted.
+            self._segments = node.aof_codec.moved_segments()
+        return jobs
+
     @property
     def complete(self) -> bool:
         """Whether it has all jobs."""
-        return self.shard == SHARDS and not self._segments
+        return self.shard == SHARDS and not (self._jobs or self._segments)
 
     def append_endings(self, node: Node) -> None:
         """Append how jobs have ended."""

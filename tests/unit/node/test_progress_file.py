@@ -11,7 +11,7 @@ from disque_trio.config import Config
 from disque_trio.node import progress_file
 from disque_trio.node.progress_file import RESERVE, ProgressFile
 from disque_trio.process.logs import Logging
-from disque_trio.protocol.progress import ProgressReader
+from disque_trio.protocol.progress import MAGIC, ProgressReader
 from tests.support.node_bench import Bench
 
 
@@ -80,3 +80,28 @@ def test_it_has_a_reserve_that_grows_with_the_jobs(stage: Stage) -> None:
     assert stage.reserved() >= before + 80 * 100_000 - RESERVE
     stage.file.stop(False)
     assert stage.reserved() < RESERVE
+
+
+def test_a_rewrite_goes_on_job_by_job_however_many_there_are(stage: Stage) -> None:
+    bench = stage.bench
+    ids = [bench.add() for _ in range(3_000)]  # so that there are shards with several
+    assert {*bench.get_all("q")} == {*ids}
+    new = progress_file._NewFile(str(stage.path))
+    new.append(MAGIC)
+    node = bench.node
+    before = os.fstat(new.fd).st_size
+    longest = steps = 0
+    ended = set()
+    while not new.complete:
+        new.append_jobs(node, 2)
+        size = os.fstat(new.fd).st_size
+        longest = max(longest, size - before)
+        before = size
+        steps += 1
+        if steps % 100 == 0:
+            ended.add(id := ids[steps])
+            bench("ACKJOB", id)
+    os.close(new.take_name())
+    assert longest < 200  # two records, and a block
+    known = stage.known()
+    assert {*ids} - ended <= known <= {*ids}

@@ -334,6 +334,7 @@ soak:
 	CELERY_TASKS=$(call part,5000) $(PY) -m pytest packages/integrations/tests/live/test_celery_kills.py
 	$(PY) -m tools.soak_cluster --rounds $(call part,20)
 	$(PY) -m tools.soak_paging --rounds $(call part,20)
+	$(PY) -m tools.soak_backlog --jobs $(call part,300000) --memory 20mb --retry 60
 	$(PY) -m tools.soak_kill --rounds $(call part,50) $(ARGS)
 	$(PY) -m tools.soak_audit --rounds $(call part,20)
 	$(PY) -m tools.soak_watch --seconds $(call part,900)

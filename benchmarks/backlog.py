@@ -1,6 +1,6 @@
 """Compares what a backlog larger than memory costs here, in RabbitMQ and in NATS.
 
-In each round each server is started anew, filled with persistent jobs, whose adding it confirms,
+In each round each server is started again, filled with persistent jobs, whose adding it confirms,
 and emptied again. Our node has little memory and ``paging``; the others have files, too, and as
 much memory as they like. CPU time is that of all processes of the server, until it is at rest.
 docs/performance-tables.md explains the figures.

@@ -2,6 +2,7 @@
 
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,7 +42,10 @@ def free_cluster_ports(count: int) -> list[int]:
 
 
 class Member(LiveNode):
-    """A node of a cluster. It can be restarted with the same port and directory."""
+    """A node of a cluster. It can be restarted with the same port and directory. ``program`` is the
+    command that starts it, if that is not the one of the tests."""
+
+    program: Sequence[str] = ()
 
     def __init__(self, index: int, port: int, announced: int, directory: Path) -> None:
         self.index = index
@@ -57,6 +61,11 @@ class Member(LiveNode):
         """Start the process without waiting for it."""
         options = trusting(["--bind", HOST, "--port", str(self.port), *self.options])
         with self.log.open("ab") as output:
+            if self.program:
+                self.process = subprocess.Popen(
+                    (*self.program, *options), cwd=self.directory, stdout=output, stderr=output
+                )
+                return
             self.process = start_command(
                 "disque-server", *options, cwd=self.directory, stdout=output, stderr=output
             )

@@ -5,6 +5,7 @@ from heapq import heappop, heappush
 
 MS = 1000  # µs
 SECOND = 1_000_000  # µs
+_BEHIND_ALL = 1 << 62  # more than all numbers of events
 
 
 class EventLoop:
@@ -38,7 +39,15 @@ class EventLoop:
     def run_until(self, end: int) -> None:
         """Let time pass until ``end`` µs."""
         heap = self._heap
-        while heap and heap[0][0] <= end:
+        # What comes behind all events until then; each event costs no comparison.
+        last = (max(self.now, end), _BEHIND_ALL, _no_action)
+        heappush(heap, last)
+        while True:
             self.now, _, action = heappop(heap)
+            if action is _no_action:
+                break
             action()
-        self.now = max(self.now, end)
+
+
+def _no_action() -> None:
+    """Ends ``run_until``."""

@@ -25,7 +25,6 @@ from disque_trio.respserver.host import Host
 from disque_trio.respserver.slices import do_slice
 from tests.simulator.clocks import NodeClock
 from tests.simulator.disk import OFF, Disk
-from tests.simulator.draws import below
 from tests.simulator.eventlog import MachineLog
 from tests.simulator.events import MS
 from tests.simulator.fabric import End, MachineNetwork
@@ -102,6 +101,10 @@ class Machine:
         self.start_with_queues = False
         self.stopping = self.halted = False
         self.log: MachineLog | None = None
+        self._draw = world.rng.getrandbits
+        self._take: Callable[[], None] = self._turn  # as an event: of this incarnation
+        self._cron_item = self._cron
+        self._cron_every = STATIC_CRON if world.plan.static else CRON
         self._inbox: list[Callable[[int], None]] = []
         self._turn_due = False
         self._wake_at = 0
@@ -123,6 +126,7 @@ class Machine:
         self.up = True
         self.off = self.stopping = self.halted = False
         self.incarnation += 1
+        self._take = partial(self._take_turn, self.incarnation)
         self._inbox.clear()
         self._turn_due = False
         self._wake_at = 0
@@ -167,8 +171,8 @@ class Machine:
         if self.log is not None:
             self.log.start(self.node, world.loop.now)
         world.note(f"* {self.index} starts with {self.jobs.count} jobs")
-        self._plan_cron(self.incarnation)
-        self.post(lambda now: None)
+        world.loop.after(self._cron_every, partial(self._cron_due, self.incarnation))
+        self.post(_nothing)
 
     def _load_index(self, queue_jobs: bool) -> bool:
         """Load the index, if there is one that can be used; return whether there was."""
@@ -338,7 +342,7 @@ class Machine:
         self.clock.change(self.world.loop.now, rate, jump)
         self._wake_at = self._due = 0
         if self.up:
-            self.post(lambda now: None)
+            self.post(_nothing)
 
     def pause(self, microseconds: int) -> None:
         """Suspend the process."""
@@ -352,24 +356,25 @@ class Machine:
         if self.up:
             self._inbox.append(item)
             if not self._turn_due:
-                self._plan_turn(self.incarnation)
+                self._plan_turn()
 
-    def _plan_turn(self, incarnation: int) -> None:
+    def _plan_turn(self) -> None:
         self._turn_due = True
-        world = self.world
-        loop = world.loop
-        at = loop.now + below(world.rng, 100)
-        if at < self.paused_until:
-            at = self.paused_until
-        loop.at(at, partial(self._take_turn, incarnation))
+        # As ``below`` does it.
+        draw = self._draw
+        delay = draw(7)
+        while delay >= 100:
+            delay = draw(7)
+        loop = self.world.loop
+        at = loop.now + delay
+        loop.at(at if at > self.paused_until else self.paused_until, self._take)
 
     def _take_turn(self, incarnation: int) -> None:
-        if self.incarnation != incarnation or not self.up:
-            return
-        if self.world.loop.now < self.paused_until:
-            self._plan_turn(incarnation)
-        else:
-            self._turn()
+        if self.incarnation == incarnation and self.up:
+            if self.world.loop.now < self.paused_until:
+                self._plan_turn()
+            else:
+                self._turn()
 
     def connect(self, replied: Replied, closed: Callable[[], None]) -> Session | None:
         """Connect a client; None: it was refused."""
@@ -472,16 +477,13 @@ class Machine:
             if member:
                 receive(member, packet, now)
 
-    def _plan_cron(self, incarnation: int) -> None:
-        every = STATIC_CRON if self.world.plan.static else CRON
-        self.world.loop.after(every, partial(self._cron_due, incarnation))
-
     def _cron_due(self, incarnation: int) -> None:
         if self.up and self.incarnation == incarnation:
-            self._plan_cron(incarnation)
+            loop = self.world.loop
+            loop.after(self._cron_every, partial(self._cron_due, incarnation))
             # A process that was suspended has missed it.
-            if self.world.loop.now >= self.paused_until:
-                self.post(self._cron)
+            if loop.now >= self.paused_until:
+                self.post(self._cron_item)
 
     def _cron(self, now: int) -> None:
         self._cron_idled = False
@@ -517,7 +519,8 @@ class Machine:
             if self.log is not None:
                 self.log.turn(node, world.loop.now)
             return
-        self._do_slice(now)
+        if node.batches.waiting:
+            self._do_slice(now)
         if world.replies_first:
             node.commit()
             self._send_replies()
@@ -529,13 +532,15 @@ class Machine:
         self._write()
         node.commit()
         self._write()  # what settling has noted; the server also writes it before replies
-        if world.fabric.unsent:
+        fabric = world.fabric
+        if fabric.unsent:
             if self._dies_at == BEFORE_PACKETS:
                 self._dies(set())
                 return
-            world.oracle.packets_leave(self, world.fabric.unsent, self._deleted)
-            world.fabric.flush()
-        self._deleted.clear()
+            world.oracle.packets_leave(self, fabric.unsent, self._deleted)
+            fabric.flush()
+        if self._deleted:
+            self._deleted.clear()
         if self._dies_at == BEFORE_REPLIES and any(one.client.out for one in self.sessions):
             self._dies(set())
             return
@@ -553,7 +558,7 @@ class Machine:
     def _do_slice(self, now: int) -> None:
         """Do a slice of a command, or all of a group."""
         node = self.node
-        if node.batches.waiting and not self.halted:
+        if not self.halted:
             do_slice(node, now)
             while node.batches.exclusive:
                 do_slice(node, now)
@@ -562,12 +567,14 @@ class Machine:
 
     def _write(self) -> None:
         """Write what is to be on disk."""
-        if self.node.journal:
-            self.disk.append(self.node.journal, self.world.loop.now)
-            self.node.journal = []
-        if self.membership is not None and self.membership.config_changed:
-            self.disk.conf = self.membership.dump_conf()
-            self.membership.config_changed = False
+        node = self.node
+        if node.journal:
+            self.disk.append(node.journal, self.world.loop.now)
+            node.journal = []
+        membership = self.membership
+        if membership is not None and membership.config_changed:
+            self.disk.conf = membership.dump_conf()
+            membership.config_changed = False
 
     def _stayed_idle(self, inbox: list[Callable[[int], None]]) -> bool:
         """Whether a turn in which nothing was due, and whose ``inbox`` was handled, left everything
@@ -575,7 +582,7 @@ class Machine:
         had nothing to do."""
         return (
             len(inbox) == 1
-            and inbox[0] == self._cron
+            and inbox[0] is self._cron_item
             and not self.node.batches.waiting
             and self._dies_at == NEVER
         )
@@ -600,7 +607,7 @@ class Machine:
             return
         node = self.node
         if node.batches.waiting:
-            self.post(lambda now: None)
+            self.post(_nothing)
         due = node.next_wake()
         if due == 0:
             return
@@ -619,7 +626,7 @@ class Machine:
     def _wake(self, incarnation: int, at: int) -> None:
         if self.incarnation == incarnation and self._wake_at == at:
             self._wake_at = 0
-            self.post(lambda now: None)
+            self.post(_nothing)
 
     # ---- looking inside ---------------------------------------------------------------------
 
@@ -633,6 +640,10 @@ class Machine:
             return False
         job = self.jobs.get(id)
         return job is not None and job.state in (ACTIVE, QUEUED)
+
+
+def _nothing(now: int) -> None:
+    """Lets a turn happen."""
 
 
 def _no_time() -> int:

@@ -17,7 +17,6 @@ from disque_trio.node.core.pages.pages import DROP, READ, WRITE, Order, is_print
 from disque_trio.node.core.pages.segment import DamagedError, Segment
 from disque_trio.node.core.queues.disk_views import job_of
 from disque_trio.node.core.queues.queue import Queue
-from disque_trio.protocol.serialjob import decode_job
 from tests.simulator.events import MS
 
 if TYPE_CHECKING:
@@ -154,7 +153,8 @@ class PageFiles:
         found: dict[int, bytes] = {}
         for record in RecordReader(BytesIO(b"".join(self._machine.disk.records))):
             if record[0] == b"LOADJOB":
-                place = is_print_of(decode_job(record[1]).id, places)
+                # The id is behind four bytes of length.
+                place = is_print_of(record[1][4:44], places)
                 if place >= 0:
                     found[place] = record[1]  # the last one: a job may have been changed
         return found

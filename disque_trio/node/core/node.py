@@ -436,7 +436,10 @@ class Node(Machine):
             self.holding = pages.jobs > 0
 
     def puts_off(self, client: Client, command: AnyCommand, args: list[bytes]) -> bool:
-        return self.put_off.puts_off(client, command, args)
+        put_off = self.put_off.puts_off(client, command, args)
+        if put_off:
+            self.after_command()  # the client has said something, and may have credit again
+        return put_off
 
     def paged_in(self, number: int, place: int, data: bytes | None) -> None:
         """Take what was read for an order of ``paging``: see ``Paging.paged_in``."""

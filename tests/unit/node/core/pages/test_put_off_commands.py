@@ -132,3 +132,21 @@ def test_a_command_that_names_too_many_jobs_reads_none() -> None:
     assert "at most" in str(bench("WAITJOB", 0, *ids))
     assert "up to" in str(bench("REDRIVE", "q", "MATCH", *ids))
     assert bench.pages.reads == 0
+
+
+def test_a_client_that_is_heard_again_is_pushed_jobs_while_its_command_waits() -> None:
+    bench, ids = filled()
+    client = bench.client()
+    client.resp = 3
+    bench.ask(client, "CONSUME", "other", "CREDIT", 1)
+    late = bench.add("other", "", "RETRY", 1)
+    bench.advance(3)  # its time is over: the client may hang, so it gets nothing else
+    bench.pushes(client)
+    bench("ACKJOB", late)
+    waiting = bench.add("other", "")
+    bench.settle()
+    assert not bench.pushes(client)
+    bench.send(client, "SHOW", ids[50])
+    assert client.in_flight
+    bench.node.commit()
+    assert [message[2] for message in bench.pushes(client)] == [waiting]

@@ -314,11 +314,7 @@ class Machine:
     def _gone(self, unsaved: set[bytes], machine: bool) -> None:
         world = self.world
         self.held_at_death = {
-            id: job.state
-            for shard in self.jobs.shards
-            if shard
-            for id, job in shard.items()
-            if id not in unsaved
+            job.id: job.state for job in self.jobs.values() if job.id not in unsaved
         }
         self.up = False
         self.died_at = world.loop.now

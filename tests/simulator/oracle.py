@@ -517,12 +517,11 @@ class Oracle:
     def left_over(self, machine: "Machine") -> list[tuple[bytes, int]]:
         """Jobs that should no longer be there, with their states."""
         left: list[tuple[bytes, int]] = []
-        for shard in filter(None, machine.jobs.shards):  # few have a job
-            for id, job in shard.items():
-                # An at-most-once job whose consumer died stays until its time to live is over.
-                stays = job.retry == 0 and job.state == ACTIVE and not job.qtime
-                if not (stays and job.body is not None):
-                    left.append((id, job.state))
+        for job in machine.jobs.values():
+            # An at-most-once job whose consumer died stays until its time to live is over.
+            stays = job.retry == 0 and job.state == ACTIVE and not job.qtime
+            if not (stays and job.body is not None):
+                left.append((job.id, job.state))
         return left
 
     def check_accounts(self, machine: "Machine") -> None:
@@ -545,7 +544,7 @@ class Oracle:
     def check_gone(self, machine: "Machine") -> None:
         """Note that the time to live of all jobs is over."""
         if machine.jobs.count:
-            ids = [id for shard in machine.jobs.shards for id in shard]
+            ids = [job.id for job in machine.jobs.values()]
             self.problem(f"node {machine.index} still has jobs after their time to live", *ids)
         self.check_accounts(machine)
 

@@ -4,14 +4,12 @@ What a process leaves there when it ends, the next one may find, and must not ta
 And all jobs of a node, wherever they are, for those who look inside.
 """
 
-from collections.abc import Iterator
 from io import BytesIO
 from random import Random
 from typing import TYPE_CHECKING
 
 from disque_trio.aof.format import RecordReader
 from disque_trio.node.core.jobs.job import FLAGS_PRIORITY, QUEUED, Job
-from disque_trio.node.core.jobs.registry import shard_number
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.pages.pages import DROP, READ, WRITE, Order, is_print_of
 from disque_trio.node.core.pages.segment import DamagedError, Segment
@@ -164,8 +162,8 @@ class AllJobs:
     """All jobs of a node, as in its registry; those on disk are made again each time."""
 
     def __init__(self, node: Node, files: PageFiles | None) -> None:
-        self._node = node
         self._files = files
+        self._store = node.store
         self._registry = node.store.jobs
         self._pages = node.paging.pages
 
@@ -177,27 +175,21 @@ class AllJobs:
     def get(self, id: bytes) -> Job | None:
         """The job ``id``, if the node has it."""
         job = self._registry.get(id)
-        if job is None and self._pages.jobs and self._node.paging.knows(id):
-            return next(job for job in self._on_disk() if job.id == id)
+        if job is None and self._pages.jobs:
+            for place in self._pages.find(id):
+                job = self._read(*self._pages.at(place))
+                if job.id == id:
+                    return job
+            return None
         return job
 
     def values(self) -> list[Job]:
         """All jobs."""
-        return [*self._registry.values(), *self._on_disk()]
-
-    @property
-    def shards(self) -> list[dict[bytes, Job]]:
-        """The dicts of the registry."""
-        if not self._pages.jobs:
-            return self._registry.shards
-        shards = [dict(shard) for shard in self._registry.shards]
-        for job in self._on_disk():
-            shards[shard_number(job.id)][job.id] = job
-        return shards
-
-    def shard_of(self, id: bytes) -> dict[bytes, Job]:
-        """The dict that ``id`` would be in."""
-        return self.shards[shard_number(id)] if self._pages.jobs else self._registry.shard_of(id)
+        jobs = self._registry.values() if self._registry.count else []
+        if self._pages.jobs:
+            for segment in self._pages.segments.values():
+                jobs += [self._read(segment, place) for place in segment.places()]
+        return jobs
 
     def in_order(self, queue: Queue) -> list[Job]:
         """The jobs of ``queue`` in the order of their delivery."""
@@ -208,17 +200,29 @@ class AllJobs:
 
     def asking(self) -> set[bytes]:
         """The ids of those on disk that are queued once other nodes were asked."""
-        asking = [one for one in self._pages.segments.values() if one.asks]
-        return {job.id for job in self._on_disk(asking)}
+        return {
+            self._read(segment, place).id
+            for segment in self._pages.segments.values()
+            if segment.asks
+            for place in segment.places()
+        }
 
-    def _on_disk(self, segments: list[Segment] | None = None) -> Iterator[Job]:
-        """Those on disk, in ``segments`` if given, from what was to be written: files may be
+    def _read(self, segment: Segment, place: int) -> Job:
+        """The job at ``place`` of ``segment``, from what was to be written: files may be
         damaged."""
-        for segment in self._pages.segments.values() if segments is None else segments:
-            data = segment.data
-            if data is None:
-                assert self._files is not None
-                data = self._files.written[segment.number]
-            for place in segment.places():
-                qtime, found = segment.read(data, 0, place)
-                yield job_of(segment, place, qtime, found, self._node.store)
+        data = segment.data
+        if data is None:
+            assert self._files is not None
+            data = self._files.written[segment.number]
+        qtime, found = segment.read(data, 0, place)
+        store = self._store
+        # Whoever looks must not change what the node draws next.
+        drawn, store.random = store.random, _middle
+        job = job_of(segment, place, qtime, found, store)
+        store.random = drawn
+        return job
+
+
+def _middle() -> float:
+    """In the place of a random number."""
+    return 0.5

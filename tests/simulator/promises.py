@@ -217,8 +217,7 @@ class Promises:
             self._updated(request, reply)
         elif name == b"QMOVE":
             self._moved_at = max(self._moved_at, self.world.loop.now)
-            for record in self._by_id.values():
-                self._check_copies(record.id)
+            self._check_all_copies()
         elif name == b"QSTAT":
             self._counted(machine, request[1], reply)
         elif name == b"WAITJOB":
@@ -388,13 +387,30 @@ class Promises:
 
     def _check_copies(self, id: bytes) -> None:
         """Check that copies of the job with the same change are equal."""
-        seen: dict[int, tuple[bytes, bytes | None]] = {}
-        for machine in self.world.machines:
-            job = live_job(machine, id)
-            if job is not None and (version := machine.node.updates.version(job)):
+        copies = [(machine, live_job(machine, id)) for machine in self.world.machines]
+        self._compare([(machine, job) for machine, job in copies if job is not None])
+
+    def _check_all_copies(self) -> None:
+        """Check the same of all jobs whose ids are known."""
+        ids = {record.id for record in self._by_id.values()}
+        self._compare(
+            [
+                (machine, job)
+                for machine in self.world.machines
+                for job in machine.jobs.values()
+                if is_live(machine, job) and job.id in ids
+            ]
+        )
+
+    def _compare(self, copies: "list[tuple[Machine, Job]]") -> None:
+        """Check that those of ``copies`` are equal that have the same change of the same job."""
+        seen: dict[tuple[bytes, int], tuple[bytes, bytes | None]] = {}
+        for machine, job in copies:
+            if version := machine.node.updates.version(job):
                 what = (job.queue, job.body)
-                if seen.setdefault(version, what) != what:
-                    self._complain(f"one change made it {what} and {seen[version]}", id)
+                first = seen.setdefault((job.id, version), what)
+                if first != what:
+                    self._complain(f"one change made it {what} and {first}", job.id)
 
     def _check_queue(self, record: JobRecord, queue: object) -> None:
         """Check that ``record`` is delivered from ``queue``."""
@@ -435,5 +451,11 @@ def version_of(body: bytes) -> int:
 
 def live_job(machine: "Machine", id: bytes) -> Job | None:
     """The copy that ``machine`` would deliver, or will once it is running again."""
-    dead = not machine.up and machine.held_at_death.get(id) in (ACTIVE, QUEUED)
-    return machine.jobs.get(id) if dead or machine.live_copy(id) else None
+    job = machine.jobs.get(id)
+    return job if job is not None and is_live(machine, job) else None
+
+
+def is_live(machine: "Machine", job: Job) -> bool:
+    """Whether ``machine`` would deliver ``job``, its own, or will once it is running again."""
+    state = job.state if machine.up else machine.held_at_death.get(job.id)
+    return state in (ACTIVE, QUEUED)

@@ -146,8 +146,7 @@ class Timely:
         if watch is None:
             watch = self._jobs[id] = Watch(now, now) if job is None else self._begin(machine, job)
         again = watch.taken >= 0 and now < watch.free - EARLY
-        holders = [one for one in self.world.machines if one.holds(id)]
-        copies = [(one, one.jobs.shard_of(id)[id]) for one in holders]
+        copies = self._copies_of(id)
         self._look_for_strangers(watch, copies)
         if job is not None and job.retry and self._follower(machine, job) is not None:
             self._complain(f"node {machine.index} delivers what has become another job", id)
@@ -363,11 +362,7 @@ class Timely:
     def _check_loss(self, lost: "Machine", id: bytes) -> None:
         """Check that the job ``id``, which the machine ``lost`` had queued, is queued elsewhere, or
         has been delivered or put back since."""
-        copies = [
-            (one, one.jobs.shard_of(id)[id])
-            for one in self.world.machines
-            if one.up and one.holds(id)
-        ]
+        copies = self._copies_of(id)
         watch = self._jobs.get(id)
         if not copies or watch is None or watch.strange or watch.expired:
             return
@@ -392,9 +387,8 @@ class Timely:
         found: dict[bytes, Copies] = {}
         for machine in self.world.machines:
             if machine.up:
-                for shard in filter(None, machine.jobs.shards):  # few have a job
-                    for id, job in shard.items():
-                        found.setdefault(id, []).append((machine, job))
+                for job in machine.jobs.values():
+                    found.setdefault(job.id, []).append((machine, job))
         well = now - self._well_since
         queued = [id for id in found if any(job.state == QUEUED for _, job in found[id])]
         self._queued = {id: self._queued.get(id, now) for id in queued}
@@ -600,6 +594,11 @@ class Timely:
             self._complain(
                 f"has copies on the nodes {where} since {late // MS} ms, not {watch.copies}", id
             )
+
+    def _copies_of(self, id: bytes) -> "Copies":
+        """All copies of the job ``id`` on nodes that are up."""
+        found = [(one, one.jobs.get(id)) for one in self.world.machines if one.up]
+        return [(one, job) for one, job in found if job is not None]
 
     def _record_of(self, machine: "Machine", job: Job) -> JobRecord | None:
         """The record of ``job``, a copy on ``machine``, or of the job that it descends from; None:

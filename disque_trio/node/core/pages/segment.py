@@ -6,7 +6,8 @@ append-only file. Behind the last one are the ids, for those who need nothing el
 also covers a random number of the process, that of the segment, and the place of the job in it: so
 a record of another file, or of the file that an earlier process gave the same name, is not taken
 for this one. Where the records begin is only in memory: the file is a cache of what the append-only
-file says. It outlives the process only if that leaves an index (see ``node.core.queues.start_index``).
+file says. It outlives the process only if that leaves an index (see
+``node.core.queues.start_index``).
 """
 
 from array import array

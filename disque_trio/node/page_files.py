@@ -9,25 +9,23 @@ that cannot be read is made again from the append-only file.
 import os
 from collections import deque
 from collections.abc import Container, Iterable
-from contextlib import suppress
-from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
 import trio
 
-from disque_trio.aof.format import AofError, RecordReader
 from disque_trio.config import Config
+from disque_trio.node import lost_pages
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.pages.pages import DROP, READ, WRITE, Order, is_print_of
+from disque_trio.node.core.pages.pages import DROP, READ, REBUILD, WRITE, Order
 from disque_trio.node.core.pages.segment import Segment
 from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log
-from disque_trio.protocol.serialjob import SerialJobError, decode_job
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.memory import UNLIMITED
 
 ENDING = ".seg"
+ENDINGS = (ENDING, lost_pages.ENDING)
 ORDERS_AT_ONCE = 256
 AGAIN_SECONDS = 1.0  # until the append-only file, which could not be opened, is tried again
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -43,6 +41,26 @@ class Done(NamedTuple):
     problem: str = ""
 
 
+class Waiting:
+    """Orders that wait for a thread."""
+
+    def __init__(self) -> None:
+        self._orders: deque[Order] = deque()
+        self._ordered = trio.Event()
+
+    def add(self, orders: Iterable[Order]) -> None:
+        """Add ``orders`` behind the others."""
+        self._orders += orders
+        self._ordered.set()
+
+    async def some(self, most: int) -> list[Order]:
+        """Wait until there are some; return the first ones."""
+        while not self._orders:
+            self._ordered = trio.Event()
+            await self._ordered.wait()
+        return [self._orders.popleft() for _ in range(min(len(self._orders), most))]
+
+
 class PageFiles:
     """Carries out the orders of ``node``'s paging.
 
@@ -55,13 +73,15 @@ class PageFiles:
         self._config = config
         self._clock = clock
         self._log = log
-        self._orders: deque[Order] = deque()
+        self._orders = Waiting()
+        self._searches = Waiting()  # they take long, and nobody else waits for them
         self._running = False
-        self._ordered = trio.Event()
         self._later: list[Order] = []
-        self._again_at = inf  # by trio's clock
         self._problem = ""
         self._home: Path | None = None  # stays the same if ``dir`` changes
+        self._lost = lost_pages.LostPages(
+            node.paging.pages, self.path, lambda: Path(config.appendfilename)
+        )
         node.paging.pages.perform = self._perform
         node.paging.damaged = self._damaged
         node.aof_codec.read_file = self._read_file
@@ -76,7 +96,7 @@ class PageFiles:
         problem: OSError | None = None
         try:
             for path in list(self.directory.iterdir()):
-                if path.suffix == ENDING and path.stem.isdigit() and int(path.stem) not in kept:
+                if path.suffix in ENDINGS and path.stem.isdigit() and int(path.stem) not in kept:
                     try:
                         path.unlink(missing_ok=True)
                         removed += 1
@@ -164,8 +184,8 @@ class PageFiles:
         at_once = [one for one in orders if not self._running or (behind and one.kind == WRITE)]
         later = orders if not at_once else [one for one in orders if one not in at_once]
         if later:
-            self._orders += later
-            self._ordered.set()
+            self._searches.add([one for one in later if one.kind == REBUILD])
+            self._orders.add([one for one in later if one.kind != REBUILD])
         if at_once:
             self._take(self._carry_out(at_once))
 
@@ -173,29 +193,33 @@ class PageFiles:
         """Carry out orders until cancelled."""
         self._running = True
         try:
-            while True:
-                with trio.move_on_at(self._again_at):
-                    await self._ordered.wait()
-                self._ordered = trio.Event()
-                if trio.current_time() >= self._again_at:
-                    self.try_again()
-                while self._orders:
-                    orders = [
-                        self._orders.popleft()
-                        for _ in range(min(len(self._orders), ORDERS_AT_ONCE))
-                    ]
-                    done = await trio.to_thread.run_sync(self._carry_out, orders)
-                    self._node.now = self._clock.now()
-                    self._take(done)
-                    engine.after_node()
-                if self._later and self._again_at == inf:
-                    self._again_at = trio.current_time() + AGAIN_SECONDS
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._search, engine)
+                while True:
+                    await self._carry_out_some(self._orders, ORDERS_AT_ONCE, engine)
         finally:
             self._running = False
 
+    async def _search(self, engine: Engine) -> None:
+        """Look for jobs in the append-only file as they are ordered, and again later if it cannot
+        be opened."""
+        while True:
+            if self._later:
+                await trio.sleep(AGAIN_SECONDS)
+                self.try_again()
+            await self._carry_out_some(self._searches, 1, engine)
+
+    async def _carry_out_some(self, waiting: Waiting, most: int, engine: Engine) -> None:
+        """Carry out the next orders of ``waiting``, when there are some."""
+        orders = await waiting.some(most)
+        may_stop = waiting is self._searches
+        done = await trio.to_thread.run_sync(self._carry_out, orders, abandon_on_cancel=may_stop)
+        self._node.now = self._clock.now()
+        self._take(done)
+        engine.after_node()
+
     def try_again(self) -> None:
         """Look for jobs again that could not be looked for."""
-        self._again_at = inf
         later, self._later = self._later, []
         self._perform(later)
 
@@ -213,8 +237,9 @@ class PageFiles:
                     done.append(Done(order, _read(self.path(order.number), order.start, order.end)))
                 elif order.kind == DROP:
                     self.path(order.number).unlink(missing_ok=True)
+                    self._lost.drop(order.number)
                 else:
-                    done.append(Done(order, jobs=self._find(order.places)))
+                    done.append(Done(order, jobs=self._lost.find(order.number)))
             except OSError as problem:
                 done.append(Done(order, problem=problem.strerror or str(problem)))
         return done
@@ -233,7 +258,6 @@ class PageFiles:
                     "jobs were found in the append-only file",
                     file=str(self.path(order.number)),
                     found=len(one.jobs),
-                    missing=len(order.places) - len(one.jobs),
                 )
                 self._node.rebuilt(order.number, one.jobs)
             elif order.kind != DROP:
@@ -274,28 +298,6 @@ class PageFiles:
     def _read_file(self, number: int) -> bytes:
         """The whole file ``number``. Raises ``OSError``."""
         return self.path(number).read_bytes()
-
-    def _find(self, places: dict[int, int]) -> dict[int, bytes]:
-        """The serialised jobs with ``places`` that are in the append-only file, by place, as far as
-        that can be read: its last record may not be complete yet.
-
-        Raises:
-            OSError: it cannot be opened, for now.
-        """
-        found: dict[int, bytes] = {}
-        path = Path(self._config.appendfilename)
-        with (
-            suppress(FileNotFoundError),
-            path.open("rb", buffering=0) as file,
-            suppress(OSError, AofError),
-        ):
-            for record in RecordReader(file):
-                if len(record) == 2 and record[0].upper() == b"LOADJOB":
-                    with suppress(SerialJobError):
-                        place = is_print_of(decode_job(record[1]).id, places)
-                        if place >= 0:
-                            found[place] = record[1]  # the last one: a job may have been changed
-        return found
 
 
 def _read(path: Path, start: int, end: int) -> bytes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from disque_trio.aof.format import RecordReader
 from disque_trio.node.core.jobs.job import FLAGS_PRIORITY, QUEUED, Job
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.pages.pages import DROP, READ, WRITE, Order, is_print_of
+from disque_trio.node.core.pages.pages import DROP, READ, WRITE, Order
 from disque_trio.node.core.pages.segment import DamagedError, Segment
 from disque_trio.node.core.queues.disk_views import job_of
 from disque_trio.node.core.queues.queue import Queue
@@ -136,7 +136,7 @@ class PageFiles:
             data_read = None if file is None else file[order.start : order.end]
             node.paged_in(order.number, order.place, data_read)
         else:
-            node.rebuilt(order.number, self._find(order.places))
+            node.rebuilt(order.number, self._find(order.number))
 
     def _swap(self, one: int, other: int) -> None:
         files = self.files
@@ -147,14 +147,14 @@ class PageFiles:
             raise OSError("No such file")
         return self.files[number]
 
-    def _find(self, places: dict[int, int]) -> dict[int, bytes]:
+    def _find(self, wanted: int) -> dict[int, bytes]:
         found: dict[int, bytes] = {}
         for record in RecordReader(BytesIO(b"".join(self._machine.disk.records))):
             if record[0] == b"LOADJOB":
                 # The id is behind four bytes of length.
-                place = is_print_of(record[1][4:44], places)
-                if place >= 0:
-                    found[place] = record[1]  # the last one: a job may have been changed
+                for number, place in self._node.paging.pages.located(record[1][4:44]):
+                    if number == wanted:
+                        found[place] = record[1]  # the last one: a job may have been changed
         return found
 
 

@@ -5,7 +5,7 @@ from io import BytesIO
 from random import Random
 
 from disque_trio.aof.format import RecordReader
-from disque_trio.node.core.pages.pages import DROP, READ, REBUILD, WRITE, Order, is_print_of
+from disque_trio.node.core.pages.pages import DROP, READ, REBUILD, WRITE, Order
 from disque_trio.protocol.serialjob import SerialJob, decode_job
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.slices import do_slice
@@ -64,9 +64,9 @@ class PagedBench(Bench):
                 if b"LOADJOB" in record:
                     job = record.split(b"\r\n", 4)[4][:-2]
                     id = decode_job(job).id
-                    place = is_print_of(id, order.places)
-                    if place >= 0 and id not in self.lost:
-                        found[place] = job
+                    for number, place in self.pages.located(id):
+                        if number == order.number and id not in self.lost:
+                            found[place] = job
             node.rebuilt(order.number, found)
 
     def dumped(self) -> list[SerialJob]:

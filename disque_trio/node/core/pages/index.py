@@ -10,7 +10,7 @@ still counts is for the segment to say. What no longer counts is swept out bit b
 
 import zlib
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -131,17 +131,6 @@ class SegmentIndex:
                     return min((number + 1) << self._shift, end), places
         return end, places
 
-    def prints(self, wanted: Callable[[int], bool]) -> dict[int, int]:
-        """Return those of the places that are ``wanted``, by what ``print_of`` returns for their
-        ids. Looks at all entries."""
-        found: dict[int, int] = {}
-        for bucket in self._buckets:
-            if bucket is not None:
-                for checksum, rest, place in _ENTRY.iter_unpack(bucket):
-                    if wanted(place) and self.lives(place):
-                        found[checksum << 32 | rest] = place
-        return found
-
     def sweep(self, entries: int) -> None:
         """Remove what no longer counts from the next buckets with about so many ``entries``."""
         looked = 0
@@ -227,8 +216,3 @@ def random_bits(id: bytes) -> int:
     other: i64
     one, other = _unpack_two(id, _RANDOM_AT)
     return one ^ other << 3 & _LOW ^ other >> 29
-
-
-def print_of(id: bytes) -> int:
-    """What the index knows of the job ``id``: 64 bits."""
-    return _crc32(id) << 32 | random_bits(id)

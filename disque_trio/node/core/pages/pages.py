@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from disque_trio.native import mypyc_attr
-from disque_trio.node.core.pages.index import SegmentIndex, print_of
+from disque_trio.node.core.pages.index import SegmentIndex
 from disque_trio.node.core.pages.segment import (
     MOST_JOBS,
     PLACE_BITS,
@@ -54,10 +54,9 @@ class Order:
             more: to look at it, at ``ALL`` or at the ``IDS``.
         data: what to write.
         start, end: offsets of what to read.
-        places: of the jobs to look for, by what the index knows of their ids.
     """
 
-    __slots__ = ("data", "end", "kind", "number", "place", "places", "start")
+    __slots__ = ("data", "end", "kind", "number", "place", "start")
 
     def __init__(self, kind: int, number: int, place: int = -1, data: bytes = b"") -> None:
         self.kind = kind
@@ -66,7 +65,6 @@ class Order:
         self.data = data
         self.start = 0
         self.end = 0
-        self.places: dict[int, int] = {}
 
 
 class Pages:
@@ -146,6 +144,15 @@ class Pages:
     def find(self, id: bytes) -> list[int]:
         """Return the places where the job ``id`` may be: usually none or one."""
         return self.index.find(id) if self.jobs else []
+
+    def located(self, id: bytes) -> list[tuple[int, int]]:
+        """The numbers of the segments where the job ``id`` may be, and its places there."""
+        found: list[tuple[int, int]] = []
+        for place in self.find(id):
+            segment = self.index.slots[place >> PLACE_BITS]
+            if segment is not None:
+                found.append((segment.number, place & _PLACE_MASK))
+        return found
 
     def number_retried(self, alone: bool = False) -> int:
         """How many jobs that were loaded lie on disk until their retry time is over. ``alone``: of
@@ -347,11 +354,7 @@ class Pages:
 
     def order_rebuild(self, segment: Segment) -> None:
         """Have the jobs of ``segment`` looked for in the append-only file."""
-        slot = segment.slot
-        order = Order(REBUILD, segment.number)
-        found = self.index.prints(lambda place: place >> PLACE_BITS == slot)
-        order.places = {print: place & _PLACE_MASK for print, place in found.items()}
-        self.perform([order])
+        self.perform([Order(REBUILD, segment.number)])
 
     def sweep(self) -> None:
         """Sweep the index as far as it has become stale."""
@@ -392,8 +395,3 @@ class Pages:
 
 def _nobody(orders: list[Order]) -> None:
     """Where orders go while nobody carries them out."""
-
-
-def is_print_of(id: bytes, places: dict[int, int]) -> int:
-    """The place of the job ``id`` in ``places`` of an order to rebuild; -1: it has none."""
-    return places.get(print_of(id), -1)

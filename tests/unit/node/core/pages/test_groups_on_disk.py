@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from disque_trio.node.core.pages.pages import READ, Order
+from disque_trio.node.core.pages.pages import READ, REBUILD, Order
 from disque_trio.node.core.queues.group_lanes import LANES_A_LOOK
 from disque_trio.node.core.queues.grouping import JobGroups
 from tests.support.node_bench import Bench
@@ -145,7 +145,7 @@ def test_a_damaged_file_holds_up_its_own_group_alone() -> None:
 
     def put_off(orders: list[Order]) -> None:
         for order in orders:
-            (kept.append if order.places else bench.orders.append)(order)
+            (kept.append if order.kind == REBUILD else bench.orders.append)(order)
 
     bench.pages.perform = put_off
     found = bench.get_all(count=60)

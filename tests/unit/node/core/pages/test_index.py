@@ -4,7 +4,7 @@ import random
 from zlib import crc32
 
 from disque_trio.node.core.jobs.job import JobIds
-from disque_trio.node.core.pages.index import SegmentIndex, print_of
+from disque_trio.node.core.pages.index import SegmentIndex
 from disque_trio.node.core.pages.segment import Segment
 
 
@@ -61,10 +61,3 @@ def test_what_is_gone_is_swept_out_and_takes_no_memory() -> None:
     assert index.entries == 100
     assert index.taken < full
     assert [index.find(id) for id in ids[2_900:]] == [[place] for place in range(2_900, 3_000)]
-
-
-def test_the_prints_of_some_places_are_those_of_their_ids() -> None:
-    ids = some_ids(100)
-    index, _ = filled(ids)
-    found = index.prints(lambda place: place < 3)
-    assert found == {print_of(id): place for place, id in enumerate(ids[:3])}

@@ -228,3 +228,26 @@ def test_they_are_all_queued_after_their_retry_time(disque_server: NodeFactory) 
     assert int(node.info("memory")["used_memory"]) < 12 << 20
     assert take_all(wire) == ids
     wait_until(lambda: not list((node.directory / "pages").iterdir()))
+
+
+@pytest.mark.parametrize("end", [stop, restart])
+def test_a_node_with_many_jobs_on_disk_starts_with_an_index(
+    disque_server: NodeFactory, end: Callable[[LiveNode], None]
+) -> None:
+    node = disque_server(*ON)
+    wire = node.wire()
+    ids = fill(wire, 130_000)
+    wait_until(lambda: paged(node) > 110_000)
+    gone = ids[5000:100_000:1000]
+    assert wire("ACKJOB", *gone) == len(gone)
+    size = (node.directory / "disque.aof").stat().st_size
+    end(node)
+    new = node if end is restart else disque_server(*ON, cwd=node.directory)
+    wire = new.wire()
+    wait_until(lambda: wire("PING") == b"PONG")
+    assert new.info("persistence")["aof_last_load_index"] == "1"
+    assert (node.directory / "disque.aof").stat().st_size == size
+    assert not (node.directory / "pages" / "aof.index").exists()
+    ended = set(gone)
+    assert take_all(wire) == [id for id in ids if id not in ended]
+    wait_until(lambda: not list((node.directory / "pages").iterdir()))

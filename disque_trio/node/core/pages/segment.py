@@ -6,8 +6,7 @@ append-only file. Behind the last one are the ids, for those who need nothing el
 also covers a random number of the process, that of the segment, and the place of the job in it: so
 a record of another file, or of the file that an earlier process gave the same name, is not taken
 for this one. Where the records begin is only in memory: the file is a cache of what the append-only
-file says. It outlives the process only if that leaves an index (see
-``node.core.queues.start_index``).
+file says. It outlives the process only if that leaves an index (see ``queues.start_index``).
 """
 
 from array import array
@@ -329,7 +328,7 @@ class Segment:
 
 def pack_segment(segment: Segment) -> bytes:
     """What ``unpack_segment`` makes ``segment`` of in the next process; its file is on disk, and it
-    is not ``RETRIED``, unless it ``asks``."""
+    is not ``RETRIED``, unless it ``asks``. See ``start_index.MAGIC``."""
     queued = segment.origin is None or segment.asks
     flags = queued * _QUEUED | segment.plain * _PLAIN
     flags |= segment.letters * _LETTERS | segment.moved * _MOVED

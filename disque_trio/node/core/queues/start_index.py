@@ -19,6 +19,7 @@ the CRC-32 of the content, the kind (u8), the CRC-32 of these 9 bytes, and the c
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
+from struct import error as StructError
 from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -37,10 +38,11 @@ from disque_trio.node.core.queues.aof_codec import AofCodec
 from disque_trio.node.core.queues.paging import Paging
 from disque_trio.node.core.queues.recovery import Recovery
 from disque_trio.node.core.queues.store import JobStore
-from disque_trio.protocol.fields import FieldsError, pack_texts, unpack_texts
+from disque_trio.protocol.fields import pack_texts, unpack_texts
 from disque_trio.protocol.serialjob import loadjob
 from disque_trio.respserver.memory import MEMORY, UNLIMITED
 
+# The number changes with whatever is packed here, in ``pages.segment`` or ``pages.index``.
 MAGIC: Final = b"DISQUE-INDEX-1 %b\n" % sys.byteorder.encode()
 LEAST: Final = 100_000  # jobs on disk; fewer are read in a moment
 _PIECE: Final = 1 << 20  # bytes of records in a block
@@ -238,13 +240,10 @@ class StartIndex:
             if kind == HEAD:
                 self._check_head(Head._make(_HEAD.unpack(content)), size, digest)
             elif kind == SEGMENT:
-                try:
-                    segment = self._unpack(content)
-                except (FieldsError, ValueError) as problem:
-                    raise StartIndexError(f"a segment is malformed: {problem}") from problem
-                problem_of_file = has_file(segment)
-                if problem_of_file:
-                    raise StartIndexError(f"page file {segment.number}: {problem_of_file}")
+                segment = self._unpack(content)
+                problem = has_file(segment)
+                if problem:
+                    raise StartIndexError(f"page file {segment.number}: {problem}")
                 numbers.append(segment.number)
         return numbers
 
@@ -283,8 +282,11 @@ class StartIndex:
             self._paging.wake_by_due()
 
     def _unpack(self, content: bytes) -> Segment:
-        """The segment of a block."""
-        return unpack_segment(content[_TIME.size :], self._store.replicas.read)
+        """The segment of a block. Raises ``StartIndexError``."""
+        try:
+            return unpack_segment(content[_TIME.size :], self._store.replicas.read)
+        except (StructError, ValueError) as problem:
+            raise StartIndexError(f"a segment is malformed: {problem}") from problem
 
     def _put(self, segment: Segment, when: int) -> None:
         """Put ``segment``, whose jobs lie on disk, into its line."""

@@ -191,9 +191,11 @@ class Federation:
             return
         now = self._machine.now
         wanted = imports.is_wanted(now, queue.jobs_out) and not imports.passes_on
+        told = imports.told_waits  # now: to tell only the sources is not enough
         if queue.waiters or (imports.streams(now) and wanted):
             self._ask_sources(queue, imports, True)
-        if queue.waiters and not imports.told_waits:
+        if queue.waiters and not told:
+            imports.told_waits = False
             self.need_jobs(queue, True)
         elif queue.waiters:
             self._ask_later(queue, imports)

@@ -273,6 +273,21 @@ def test_a_job_that_comes_back_is_no_longer_in_the_hands_of_its_first_worker() -
     assert b"client" not in mesh[0].fields("SHOW", id, "CLIENT")
 
 
+def test_all_nodes_hear_that_a_client_waits_not_only_those_that_gave_jobs_lately(
+    mesh: Mesh,
+) -> None:
+    mesh[1].block("q")
+    mesh.advance(1)
+    queue = mesh[1].node.queues.by_name[b"q"]
+    imports = queue.imports
+    assert imports is not None
+    imports.received(mesh.ids[0], mesh[1].now, 0)
+    imports.told_waits = False  # as while its clients had all that they may have in hand
+    mesh.told()
+    mesh[1].node.federation.runs_low(queue, imports)
+    assert {target for _, _, target in mesh.told("needjobs")} == {0, 2}
+
+
 def test_questions_stop_when_nobody_waits(mesh: Mesh) -> None:
     waiting = mesh[1].block("q")
     mesh.advance(1)

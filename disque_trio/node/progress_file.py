@@ -352,7 +352,8 @@ class _NewFile:
     def __init__(self, path: str) -> None:
         self.shard = 0
         self._jobs: list[Job] = []  # yet to come, of the last shard; they may have ended by then
-        self._segments: list[int] = []  # yet to come
+        self._segments: list[int] = []  # yet to come, the next one last
+        self._place = 0  # in that one
         self._path = path
         self._temporary = f"{path}.tmp"
         self.fd = os.open(self._temporary, _OPEN, 0o600)
@@ -362,11 +363,13 @@ class _NewFile:
         _write(self.fd, data)
 
     def append_jobs(self, node: Node, count: int) -> None:
-        """Append the records of the next ``count`` jobs: shard by shard of the registry, then those
-        on disk, a segment at a time."""
+        """Append the records of the next ``count`` jobs: those of the registry, then those on
+        disk."""
         while count > 0 and not self.complete:
             if self._segments:
-                jobs = node.aof_codec.jobs_in(self._segments.pop())
+                jobs, self._place = node.aof_codec.jobs_in(self._segments[-1], self._place, count)
+                if not self._place:
+                    self._segments.pop()
             else:
                 jobs = self._next_jobs(node, count)
             for block in pack_blocks(node.progress.records_of(jobs)):

@@ -110,7 +110,7 @@ class Disk:
             if shard and (records := node.progress.records_of(list(shard.values()))):
                 self.progress.append(pack_block(records))
         for number in node.aof_codec.moved_segments():
-            if records := node.progress.records_of(node.aof_codec.jobs_in(number)):
+            if records := node.progress.records_of(node.aof_codec.jobs_in(number)[0]):
                 self.progress.append(pack_block(records))
         if records := node.store.outcomes.records():
             self.progress.append(pack_block(records))

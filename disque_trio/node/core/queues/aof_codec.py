@@ -18,7 +18,7 @@ from disque_trio.node.core.jobs.job import (
     read_job,
 )
 from disque_trio.node.core.jobs.registry import SHARDS
-from disque_trio.node.core.pages.segment import DamagedError
+from disque_trio.node.core.pages.segment import MOST_JOBS, DamagedError
 from disque_trio.node.core.queues.disk_views import job_of
 from disque_trio.node.core.queues.paging import Paging
 from disque_trio.node.core.queues.recovery import Recovery
@@ -398,21 +398,25 @@ class AofCodec:
         """The numbers of the segments of which the progress file has to tell."""
         return [number for number, segment in self._pages.segments.items() if segment.moved]
 
-    def jobs_in(self, number: int) -> list[Job]:
-        """The jobs in the segment ``number``, if it still exists, to look at; none if it cannot be
-        read."""
+    def jobs_in(self, number: int, first: int = 0, most: int = MOST_JOBS) -> tuple[list[Job], int]:
+        """Up to ``most`` jobs in the segment ``number``, if it still exists, to look at, from the
+        place ``first`` on, and the place of the next; 0: there is none, or it cannot be read."""
         segment = self._pages.segments.get(number)
         if segment is None:
-            return []
+            return [], 0
+        places = segment.places()
+        if first:
+            places = [place for place in places if place >= first]
         try:
             data = self.read_file(number) if segment.data is None else segment.data
-            return [
+            jobs: list[Job] = [
                 job_of(segment, place, *segment.read(data, 0, place), self._store)
-                for place in segment.places()
+                for place in places[:most]
             ]
         except (DamagedError, OSError) as problem:
             self._paging.rebuild(segment, str(problem))
-            return []
+            return [], 0
+        return jobs, places[most] if len(places) > most else 0
 
     def dump_shard(self, number: int, room: int) -> tuple[list[bytes], bool]:
         """The records of the jobs in shard ``number`` of the registry that are not in the dump yet,

@@ -56,9 +56,11 @@ def test_a_new_progress_file_has_them_whatever_moves_meanwhile(tmp_path: Path) -
     path = tmp_path / "progress"
     new = _NewFile(str(path))
     new.append(MAGIC)
-    step = 0
+    step = size = 0
     while not new.complete:
-        new.append_jobs(node, 7)
+        new.append_jobs(node, 5)  # fewer than a segment has
+        before, size = size, path.with_name("progress.tmp").stat().st_size
+        assert size - before < 5 * 100
         bench.show(ids[step % 100])  # which brings it back
         bench.advance(0.01)
         step += 13

@@ -41,6 +41,9 @@ class WaitEnds:
     def next_due(self) -> int:
         """Return when the next wait ends, in ms; 0: none does."""
         ends = self._ends
-        while ends and not (ends[0][2].wait_number == ends[0][1] and ends[0][2].waits_for):
+        while ends:
+            deadline, number, client = ends[0]
+            if client.wait_number == number and client.waits_for:
+                return deadline
             heappop(ends)
-        return ends[0][0] if ends else 0
+        return 0

@@ -4,7 +4,6 @@ The oracle sees requests and replies of clients, what nodes promised each other,
 crashes destroyed. Everything it calls a problem is a broken promise; every exemption says why.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -304,7 +303,7 @@ class Oracle:
         """All replies of a turn have left: check that there were enough copies of the confirmed
         jobs."""
         if self._in_hand:
-            self._check_limits(self._in_hand)
+            self._check_limits(machine, self._in_hand)
         if self._extended:
             node = machine.node
             if node.consumers.by_client:
@@ -337,15 +336,15 @@ class Oracle:
                 record.id,
             )
 
-    def _check_limits(self, active: int) -> None:
-        """Check that no more than ``active`` jobs of each queue are in hand."""
-        in_hand: Counter[bytes] = Counter()
-        for machine in self.world.machines:
-            for name, limit in machine.node.limits.by_name.items():
-                in_hand[name] += len(limit.in_hand)
-        for name, count in in_hand.items():
-            if count > active:
-                self.problem(f"{count} jobs of {name.decode()} in hand, not {active}")
+    def _check_limits(self, machine: "Machine", active: int) -> None:
+        """Check that no more than ``active`` jobs are in hand of each queue of which ``machine``
+        may just have delivered some."""
+        for name, its_limit in machine.node.limits.by_name.items():
+            if its_limit.in_hand:
+                limits = [one.node.limits.by_name.get(name) for one in self.world.machines]
+                count = sum(len(limit.in_hand) for limit in limits if limit is not None)
+                if count > active:
+                    self.problem(f"{count} jobs of {name.decode()} in hand, not {active}")
 
     def sent(self, machine: "Machine", entry: list[bytes]) -> None:
         """Check a delivery of a job, or of a dead letter."""

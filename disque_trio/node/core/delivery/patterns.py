@@ -287,7 +287,11 @@ class ReadyQueues:
             shards = self._queues.index.shards
             while self._searched < self._search_end and left > 0:
                 if not self._names:
-                    self._names = list(shards[self._searched % SHARDS])
+                    shard = shards[self._searched % SHARDS]
+                    if not shard:
+                        self._searched += 1
+                        continue
+                    self._names = list(shard)
                 left = self._search(left, by_names)
                 if not self._names:
                     self._searched += 1

@@ -20,6 +20,7 @@ _crc32: Final = zlib.crc32  # compiled, an imported name costs a look-up at each
 
 SHARDS: Final = 1024
 SHARD_SHIFT: Final = 22  # of the checksum of a key
+_NUMBERS: Final = list(range(SHARDS))  # uncompiled, these are made only once
 _ROOMY: Final = 160  # bytes per entry; a dict that just grew has some 80
 
 
@@ -74,7 +75,8 @@ class Registry(Generic[V]):
     def values(self) -> list[V]:
         """All values, in no particular order."""
         # Most dicts of a small registry are empty: skip these without a step of the interpreter.
-        return [value for shard in filter(None, self.shards) for value in shard.values()]
+        shards = self.shards
+        return [value for shard in compress(shards, shards) for value in shard.values()]
 
     def in_turn(self) -> Iterator[V]:
         """All values, in no particular order; each that is there throughout comes once, whatever
@@ -121,7 +123,8 @@ class Registry(Generic[V]):
             return 0, found
         first = cursor >> SHARD_SHIFT
         # Most dicts of a small registry are empty: skip these without a step of the interpreter.
-        for index in compress(range(first, SHARDS), self.shards[first:]):
+        shards = self.shards[first:] if first else self.shards
+        for index in compress(_NUMBERS[first:] if first else _NUMBERS, shards):
             shard = self.shards[index]
             entries: list[tuple[int, V]] = []
             for key, value in shard.items():

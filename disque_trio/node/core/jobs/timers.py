@@ -106,7 +106,9 @@ class JobTimers:
     def numbers(self, below: int) -> list[int]:
         """The numbers of the buckets, the last one first; those that are less than ``below``, or
         all if that is 0."""
-        found = [number for number in self._buckets if not below or number < below]
+        found = list(self._buckets)
+        if below:
+            found = [number for number in found if number < below]
         found.sort(reverse=True)
         return found
 

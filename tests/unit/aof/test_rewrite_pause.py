@@ -1,6 +1,7 @@
 """Renaming a rewritten file makes clients wait for the disk only where they wait anyway."""
 
 import errno
+import os
 import threading
 from pathlib import Path
 
@@ -102,6 +103,8 @@ async def test_so_are_those_of_a_compaction(
     disk = await rewritten(tmp_path, "no", True)
     assert disk.waited == ["replace"]
     assert "sync" in disk.calls[: disk.calls.index("replace")]
+    fds = [Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd")]
+    assert not [fd for fd in fds if str(fd.resolve()).startswith(str(tmp_path))]
 
 
 async def test_with_always_the_name_is_safe_before_the_next_reply(

@@ -54,7 +54,10 @@ def test_a_node_that_is_down_or_leaves_is_an_obstacle() -> None:
     wires = Wires(2_000)
     a, b, c = wires.join(3)
     b.member.set_leaving(True)
+    c.member.set_trouble(FULL)
+    wires.run(0.2)
     wires.isolate(c)
     wires.run(20)
-    found = {obstacle.why for obstacle in a.member.obstacles()}
-    assert found == {"is leaving the cluster", "is down"}
+    # What the node that is down said last may no longer be true.
+    found = {(obstacle.why, obstacle.trouble) for obstacle in a.member.obstacles()}
+    assert found == {("is leaving the cluster", 0), ("is down", 0)}

@@ -52,6 +52,7 @@ def test_many_wrong_passwords_cause_a_wait() -> None:
     wait = logins.wait("192.0.2.1", b"u", b"the right one", NOW)
     assert 5_000 <= wait <= 6_001
     assert logins.wait("192.0.2.2", b"u", b"the right one", NOW) == 0
+    assert wait - 3_001 <= logins.wait("192.0.2.1", b"u", b"any", NOW + 3_000) <= wait - 2_999
     assert logins.wait("192.0.2.1", b"u", b"the right one", NOW + wait) == 0
     assert sum(attempts(logins, "192.0.2.1", 100, NOW + 60_000, 100)) == 10
 

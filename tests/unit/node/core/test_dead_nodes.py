@@ -417,3 +417,16 @@ def test_nobody_sends_a_lost_job_that_has_ended_or_that_was_never_here(mesh: Mes
     assert not mesh[0].held(other)
     assert queued_on(mesh, ended) == []
     assert queued_on(mesh, other) == [1]
+
+
+def test_a_copy_that_is_elsewhere_is_in_no_queue_of_the_node_that_says_so(mesh: Mesh) -> None:
+    id = mesh.add(0, *RETRY)
+    job = mesh[1].node.store.jobs.get(id)
+    queued = job.place
+    assert queued.node == mesh.ids[0]
+    for sender, place in ((2, queued), (0, None)):
+        packet = PacketWriter(mesh.ids[sender], 0).fields(
+            QUESTION, untracked(LEFT, [(ELSEWHERE, id)])
+        )
+        mesh[1].node.receive(mesh.ids[sender], packet, mesh[1].now)
+        assert job.place is place

@@ -50,7 +50,24 @@ def test_nothing_is_noted_unless_it_is_wanted(mesh: Mesh) -> None:
     for bench in mesh.nodes:
         bench.node.notes.eventing = False
     mesh[0]("ACKJOB", mesh.add(0))
-    mesh.settle()
+    mesh[0]("QSET", "q", "ATTEMPTS", 1, "DEAD", "dead")
+    for number in range(12):
+        mesh.add(0, "REPLICATE", 1 + number % 2, "RETRY", 2)
+    mesh.advance(1)
+    client = mesh[1].client()
+    mesh[1].send(client, "GETJOB", "TIMEOUT", 100, "COUNT", 2, "FROM", "q")  # from another node
+    mesh.advance(1)
+    assert mesh[1].replies(client)
+    for command in ("WORKING", "NACK", "DEQUEUE", "ENQUEUE", "CANCEL", "DELJOB"):
+        mesh[0](command, mesh[0].get())
+        mesh.settle()
+    last = mesh.add(0, "REPLICATE", 2, "DELAY", 1)
+    for words in (["UPDATEJOB", last, "BODY", "new"], ["QMOVE", "q", "other"], ["REDRIVE", "dead"]):
+        mesh[0].send(client := mesh[0].client(), *words)
+        mesh.advance(2)
+        assert len(mesh[0].replies(client)) == 1
+    mesh.add(0, "TTL", 2)
+    mesh.advance(10)
     assert [bench.node.notes.events for bench in mesh.nodes] == [[], [], []]
 
 
@@ -344,8 +361,10 @@ def test_a_pause_is_noted_with_its_end(mesh: Mesh, how: str) -> None:
     id = mesh.add(0, "REPLICATE", 1, "RETRY", 10)
     assert mesh[0].get() == id
     begun = mesh[0].now
+    other = mesh[0].client()
+    other.name = b"other"
     if how == "nack" or client:
-        mesh[0]("NACK", id, "DELAY", 60)
+        mesh[0].ask(other, "NACK", id, "DELAY", 60)
     elif how == "queue":
         mesh[0]("PAUSE", "q", "in")
     if client:
@@ -355,6 +374,8 @@ def test_a_pause_is_noted_with_its_end(mesh: Mesh, how: str) -> None:
     lines = [json.loads(line) for line in text.splitlines()]
     told = [line for line in lines if line["event"] == "paused"]
     assert [line["reason"] for line in told] == (["nack", "client"] if client else [how])
+    assert told[-1].get("client", "") == {"nack": "other", "client": "worker"}.get(how, "")
+    assert {type(event) for event in mesh[0].node.notes.events} <= {str, bytes, tuple}
     (job,) = mesh[0].node.store.jobs.values()
     assert told[-1]["until"] == job.qtime
     assert 60_000 <= job.qtime - begun <= 61_000 or how not in ("nack", "retry")

@@ -84,3 +84,14 @@ def test_trailers_of_flushed_jobs_are_freed_in_steps_as_well(bench: Bench) -> No
     while bench.node.next_wake():
         bench.node.tick(bench.now)
     assert sys.getrefcount(trailer) == held - 1
+
+
+def test_containers_count_as_much_as_what_is_in_them() -> None:
+    jobs = make_jobs(20)
+    freeing = LazyFree()
+    freeing.add([[job] for job in jobs], [{job.id: job} for job in jobs], [])
+    freeing.add([], [], [{b"q": Queue(b"q", 0)} for _ in range(20)])
+    steps = 0
+    while freeing.free(10):
+        steps += 1
+    assert steps == (20 + 20 + 20) * 2 // 10

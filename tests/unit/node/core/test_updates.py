@@ -489,3 +489,15 @@ def test_a_change_with_a_damaged_time_of_creation_can_be_written(mesh: Mesh) -> 
     mesh[1].node.receive(mesh.ids[0], damaged, mesh[1].now)
     assert mesh[1].show(id)[b"delay"] == 2**32 - 1
     assert any(b"changed" in record for record in mesh[1].node.journal)
+
+
+def test_a_change_that_leaves_the_time_to_live_alone_leaves_it_as_each_holder_knows_it(
+    mesh: Mesh,
+) -> None:
+    id = mesh.add(0, "REPLICATE", 3, "TTL", 100)
+    jobs = [mesh[index].node.store.jobs.get(id) for index in range(3)]
+    jobs[1].etime += 2  # as far as its clock is ahead
+    before = [job.etime for job in jobs]
+    assert reply(mesh, 0, update(mesh, 0, id, "BODY", "new")) == "OK"
+    assert bodies(mesh, id) == [b"new"] * 3
+    assert [job.etime for job in jobs] == before

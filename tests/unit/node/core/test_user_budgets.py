@@ -418,6 +418,9 @@ def test_sums_are_right_after_whatever_happens(make_bench: Callable[..., Bench],
     assert sums(bench) == added_up(bench)
     mix(bench, rng, 50)
     assert sums(bench) == added_up(bench)
+    declare(bench, "%maxkeys=1000", name="late")
+    bench("ACL", "SETUSER", "late", "resetkeys", "~shop.*")
+    assert sums(bench, "late") == added_up(bench)
 
 
 def test_what_came_after_a_flush_counts_if_there_are_budgets_only_later(bench: Bench) -> None:
@@ -574,3 +577,13 @@ def test_queues_with_nothing_in_them_are_forgotten(bench: Bench) -> None:
     assert sums(bench) == added_up(bench)
     bench.add("shop.1")
     assert sums(bench) == added_up(bench)
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [(999, "999 bytes"), (KB, "1kb"), (MB - KB, "1023kb"), (MB, "1mb"), (1536 * KB, "1.5mb")],
+)
+def test_a_size_is_shown_as_in_rules(bench: Bench, size: int, shown: str) -> None:
+    client = declare(bench, f"%maxmemory={size}")
+    refused = bench.ask(client, "ADDJOB", "shop.a", "x" * 2 * MB, 0)
+    assert f" may hold {shown} of jobs" in str(refused)

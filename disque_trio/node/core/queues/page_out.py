@@ -251,6 +251,7 @@ class PageOut:
                 return False
             if lane is not queue:
                 most, most_bytes = lanes.share(self.pages)
+                tight = max(tight, 1)
             in_memory = lane.length - lane.on_disk()
             if in_memory >= 4 and self._page_out_lane(queue, lane, tight, most, most_bytes):
                 return True
@@ -281,7 +282,8 @@ class PageOut:
         segments = [] if queue.paged is None else queue.paged.by_urgency.get(urgency, [])
         shorter = SHORTER[tight]
         if shorter:
-            most = min(most, max(most >> shorter, LEAST_RUN))
+            least = LEAST_RUN if tight + 1 == len(SHORTER) else 2 * LEAST_RUN
+            most = min(most, max(most >> shorter, least))
             most_bytes = max(most_bytes >> shorter, LEAST_BYTES)
         keep = 1 if tight else HEAD_KEPT
         after = self._passed.get((queue, urgency), (0, b""))

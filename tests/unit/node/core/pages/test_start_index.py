@@ -11,7 +11,7 @@ from tests.support.policies import set_policy
 from tests.support.stopped import Stopped
 from tests.unit.node.core.pages.test_same_replies import Pair, without_times
 
-SLOW_SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 60)]
+SLOW_SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 30)]
 
 
 def facts(bench: PagedBench, ids: list[bytes]) -> dict[str, Any]:
@@ -25,14 +25,17 @@ def facts(bench: PagedBench, ids: list[bytes]) -> dict[str, Any]:
             pairs = dict(zip(stat[::2], stat[1::2], strict=True))
             for name in (b"jobs-paged", b"jobs-in", b"jobs-out", b"age"):  # what the file says
                 pairs.pop(name)
-            found[f"QSTAT {queue}"] = pairs
+            if any(value for name, value in pairs.items() if name[:4] in (b"len", b"jobs")):
+                found[f"QSTAT {queue}"] = pairs
     jobs = bench("JSCAN", "BUSYLOOP", "REPLY", "all")[1]
     found["JSCAN"] = sorted([repr(without_times(job)) for job in jobs])
     for id in ids:
         found[f"SHOW {id!r}"] = without_times(bench("SHOW", id))
         found[f"WAIT {id!r}"] = str(bench("RESULT", id))
     keys = bench.node.store.uniques.entries.values()
-    found["keys"] = sorted((one.queue, one.key, one.id, one.until, one.lasts) for one in keys)
+    found["keys"] = sorted(
+        (one.queue, one.key, one.id, one.until, one.lasts) for one in keys if one.until > bench.now
+    )
     found["held"] = bench.node.held()
     return found
 
@@ -76,11 +79,13 @@ def forget_odd(bench: PagedBench) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3, *SLOW_SEEDS])
 def test_a_start_with_the_index_is_as_one_without(seed: int) -> None:
-    pair = history(seed)
+    pair = history(seed, 20 + seed * 13 % 60)
     stopped = Stopped(pair.paged)
     full, fast = stopped.started(False), stopped.started(True)
     ids = list(dict.fromkeys(pair.ids))
-    assert facts(fast, ids) == facts(full, ids)
+    known = facts(full, ids)
+    assert facts(fast, ids) == known
+    assert facts(Stopped(fast).started(True), ids) == known
     assert drained(fast) == drained(full)
     assert facts(fast, ids) == facts(full, ids)
 

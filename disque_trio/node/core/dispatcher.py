@@ -161,10 +161,13 @@ class Dispatcher:
 
     def _is_here(self, type: int, sender: bytes, data: bytes, message: JobsMessage) -> bool:
         """Whether the serialised job ``data`` of a ``message`` of ``sender`` does not lie on disk
-        here. If it does, it is handled later."""
+        here. If it does, it is handled later, unless nothing has to be read for that."""
         id = data[4 : 4 + ID_LENGTH]
-        if self._jobs.get(id) is not None:
+        if self._jobs.get(id) is not None or not self._paging.knows(id):
             return True
+        confirm = message.flags & bus.NOREPLY == 0
+        if type == bus.REPLJOB and self._replication.is_known(sender, data, confirm):
+            return False
         alone = JobsMessage([data], message.flags)
         then = partial(self._hand_jobs_over, type, sender, alone)
         return not self._paging.bring(id, partial(self._go_on, sender, then))

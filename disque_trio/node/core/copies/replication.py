@@ -71,6 +71,7 @@ class Replication:
         self._notices = core.notices
         self._peers = core.peers
         self._packets = core.packets
+        self._paging = core.paging
         self.on_copy: Callable[[bytes, bytes], None] = _nobody
 
     # ---- ADDJOB -----------------------------------------------------------------------------
@@ -319,6 +320,21 @@ class Replication:
                 self._notices.reads_one(sender)  # it may have missed the first confirmation
         if confirm:
             self._notices.add(sender, bus.GOTJOB, new.id, 1, 0)
+
+    def is_known(self, sender: bytes, data: bytes, confirm: bool) -> bool:
+        """Confirm the copy ``data``, which ``sender`` has sent again, if it lies on disk here, and
+        need not be read for that; return whether that was so."""
+        if self._peers.leaving or self._machine.add_problem:
+            return False
+        new = self._codec.decode(data)
+        if new is None or self._codec.trailer is not None:
+            return False
+        if not self._paging.is_copy_on(new.delivered or (), new.id):
+            return False
+        if confirm:
+            self._notices.reads_one(sender)
+            self._notices.add(sender, bus.GOTJOB, new.id, 1, 0)
+        return True
 
     def _is_paused_in(self, name: bytes) -> bool:
         queue = self._store.queues.by_name.get(name)

@@ -227,6 +227,14 @@ class Segment:
         which = 0 if self.holder_of is None else self.holder_of[place]
         return self.holders[which] if self.holders else None
 
+    def held_by(self, place: int, holders: tuple[bytes, ...]) -> None:
+        """Note that the job at ``place`` may be on ``holders``, which are more than before."""
+        if self.holder_of is None:
+            self.holder_of = bytearray(self.count)
+        if holders not in self.holders:
+            self.holders.append(holders)
+        self.holder_of[place] = self.holders.index(holders)
+
     def append(self, end: int, overhead: int, holders: tuple[bytes, ...] | None) -> None:
         """Append a record that ends at offset ``end``, with ``overhead`` bytes that are not body,
         of a job that may be on ``holders``."""

@@ -30,7 +30,7 @@ from disque_trio.node.core.jobs.job import (
 )
 from disque_trio.node.core.pages.segment import LATER, RETRIED, UNKNOWN, Segment, SegmentLines
 from disque_trio.node.core.queues.disk_views import line_order
-from disque_trio.node.core.queues.page_out import AGAIN_AFTER, STAYING, PageOut
+from disque_trio.node.core.queues.page_out import AGAIN_AFTER, MOST_SETS, STAYING, PageOut
 from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
 from disque_trio.protocol.keyrecord import PENDING
 
@@ -276,6 +276,21 @@ class InNoQueue:
         if node not in (segment.holders_at(place) or ()):
             return False
         segment.heard_from = node
+        return True
+
+    def is_copy_on(self, segment: Segment, place: int, nodes: tuple[bytes, ...]) -> bool:
+        """Note that the job at ``place`` of ``segment`` may also be on ``nodes``; return False if
+        it is no copy for others, or has to be read for that."""
+        holders = segment.holders_at(place)
+        if segment.origin is None or holders is None:
+            return False
+        more = [node for node in nodes if node not in holders]
+        if more:
+            if len(segment.holders) >= MOST_SETS:
+                return False
+            before = segment.takes
+            segment.held_by(place, self._store.replicas.sets.of((*holders, *more)))
+            self._pages.count(segment.takes - before)
         return True
 
     def leaves(self, segment: Segment, place: int, node: bytes) -> bool:

@@ -268,8 +268,14 @@ class Paging:
         at = self.pages.index.find_one(id)
         return at >= 0 and self.aside.hears(*self.pages.at(at), node)
 
+    def is_copy_on(self, nodes: tuple[bytes, ...], id: bytes) -> bool:
+        """Note that the job ``id``, of which a copy is on disk, may also be on ``nodes``; return
+        False as ``hears`` does."""
+        at = self.pages.index.find_one(id)
+        return at >= 0 and self.aside.is_copy_on(*self.pages.at(at), nodes)
+
     def leaves(self, node: bytes, id: bytes) -> bool:
-        """The same, if a client of ``node`` has it."""
+        """The same as ``hears``, if a client of ``node`` has it."""
         at = self.pages.index.find_one(id) if self.pages.jobs else -1
         return at >= 0 and self.aside.leaves(*self.pages.at(at), node)
 

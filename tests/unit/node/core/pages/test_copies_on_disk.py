@@ -24,6 +24,12 @@ def on_disk(mesh: PagedMesh, ids: list[bytes]) -> bytes:
     return next(id for id in ids if mesh[0].node.paging.knows(id))
 
 
+def holders_of(mesh: PagedMesh, id: bytes) -> tuple[bytes, ...]:
+    """The nodes that the first node knows to hold a job."""
+    job = mesh[0].node.store.jobs.get(id)
+    return mesh[0].node.store.replicas.of(job)
+
+
 def take_all(mesh: PagedMesh) -> list[bytes]:
     mesh.stop_paging(0)
     found: list[bytes] = []
@@ -142,6 +148,33 @@ def test_copies_of_jobs_on_disk_that_come_again_change_nothing() -> None:
         mesh.settle()
     assert mesh[0].number_queued() == 60
     assert take_all(mesh) == ids
+
+
+def test_a_copy_on_disk_that_comes_again_is_confirmed_and_not_read() -> None:
+    mesh = PagedMesh(4)
+    for index in range(4):
+        mesh.stop_paging(index)
+    ids = [mesh.add(0, "REPLICATE", 3, "RETRY", 20) for _ in range(60)]
+    mesh.advance(2)
+    holder = next(index for index in (1, 2, 3) if mesh[index].node.store.jobs.get(ids[0]))
+    mesh.send_to_disk(holder)
+    held = [id for id in ids if mesh[holder].node.paging.knows(id)]
+    assert len(held) > 8
+    reads = mesh[holder].pages.reads
+    used = mesh[holder].pages.taken
+    mesh.told()
+    other = next(index for index in (1, 2, 3) if mesh.ids[index] not in holders_of(mesh, held[0]))
+    for id in held:
+        job = mesh[0].node.store.jobs.get(id)
+        mesh[0].node.store.replicas.add(job, mesh.ids[other])
+        packet = mesh[0].node.packets.jobs(bus.REPLJOB, [mesh[0].node.bus_codec.encode(job)])
+        mesh[holder].node.receive(mesh.ids[0], packet, mesh[holder].now)
+    mesh.settle()
+    assert mesh[holder].pages.reads == reads
+    assert all(mesh[holder].node.paging.knows(id) for id in held)
+    assert mesh[holder].pages.taken - used < 1_000
+    mesh.stop_paging(holder)
+    assert mesh.ids[other] in mesh[holder].show(held[0])[b"nodes-delivered"]
 
 
 def test_a_cancelled_job_ends_everywhere() -> None:

@@ -193,6 +193,7 @@ class Progress:
     def leave(self, job: Job) -> None:
         """Note that another node has ``job``, or knows when it has to be queued."""
         self.to_queue.discard(job.id)
+        self.waiting.pop(job.id, None)
 
     def tidy(self) -> None:
         """Forget which jobs were to be queued once none is ``waiting``: a node may have loaded

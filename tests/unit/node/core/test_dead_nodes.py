@@ -5,7 +5,15 @@ import pytest
 from disque_trio.node.core.lifecycle.dead_nodes import A_TURN, ELSEWHERE, IN_HAND
 from disque_trio.node.core.rpc.calls import LEFT, untracked
 from disque_trio.node.core.rpc.notices import MOST
-from disque_trio.protocol.bus import QUESTION, WILLQUEUE, PacketWriter, packet_type
+from disque_trio.protocol.bus import (
+    INCR_NACKS,
+    QUESTION,
+    REQUEUED,
+    WILLQUEUE,
+    PacketWriter,
+    packet_type,
+)
+from disque_trio.protocol.requeued import Requeued
 from tests.support.mesh import Mesh
 from tests.support.recovered import Files, restart_in
 
@@ -251,6 +259,30 @@ def test_nor_what_has_gone_on_to_a_node_that_it_does_not_know_of(mesh: Mesh, the
     mesh[0].node.cron(mesh[0].now)
     mesh.advance(3)
     assert queued_on(mesh, id) == ([third] if then == "queued" else [])
+
+
+def test_a_node_that_hears_of_a_pause_before_it_could_ask_keeps_it(mesh: Mesh) -> None:
+    files = Files(mesh[0])
+    id = mesh.add(0, *RETRY)
+    files.kill()
+    lose(mesh, 0)
+    restart_in(mesh, 0, files)
+    message = Requeued(id, INCR_NACKS, 20_000, b"", {})
+    packet = mesh[1].node.packets.fields(REQUEUED, message.pack())
+    mesh[0].node.receive(mesh.ids[1], packet, mesh[0].now)
+    job = mesh[0].node.store.jobs.get(id)
+    assert job is not None
+    before = job.qtime
+    mesh.rejoin(0)
+    mesh[0].node.cron(mesh[0].now)
+    mesh.advance(10)
+    assert job.qtime == before
+    assert queued_on(mesh, id, 1, 2) == []
+    files.kill()
+    restart_in(mesh, 0, files)
+    job = mesh[0].node.store.jobs.get(id)
+    assert job is not None
+    assert job.qtime == before
 
 
 def test_a_node_that_is_back_soon_keeps_its_jobs(mesh: Mesh) -> None:

@@ -168,6 +168,8 @@ class Machine:
         if self._before is not None:
             compare(self, self._before, world.oracle.problem)
             self._before = None
+        if queue_jobs and world.timely is not None:
+            world.timely.restored(self)
         if self.log is not None:
             self.log.start(self.node, world.loop.now)
         world.note(f"* {self.index} starts with {self.jobs.count} jobs")

@@ -250,6 +250,13 @@ class Timely:
         kills = [time for one in self.world.machines for time in one.killed_at]
         return at >= 0 and any(0 <= time - at <= FORGOTTEN for time in kills)
 
+    def restored(self, machine: "Machine") -> None:
+        """``machine`` has started, and was told to queue its jobs without asking their other
+        holders, who may have queued them, too."""
+        for job in machine.jobs.values():
+            if job.state == QUEUED and job.delivered is not None:
+                self._jobs.setdefault(job.id, self._begin(machine, job)).extra += 1
+
     def answered(self, client: Client) -> None:
         """A node sends something to ``client``."""
         self._waits.answered(client)

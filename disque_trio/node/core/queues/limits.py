@@ -138,6 +138,8 @@ class Limit:
         """Return the other nodes that want jobs, and have all of their shares of ``active`` jobs in
         hand. This node, with the ID ``own``, has none if the others do not know of it."""
         wanting = self._wanting()
+        if not wanting:
+            return set()
         shares = _divide(self._left(active), [own, *wanting] if self.joined else [*wanting])
         return {id for id, in_hand in wanting.items() if in_hand >= shares[id]}
 

@@ -6,7 +6,14 @@ from collections import deque
 
 import pytest
 
-from disque_trio.node.core.queues.limits import ASKING_TIME, SPARED, TOGETHER, VALID
+from disque_trio.node.core.queues.limits import (
+    ASKING_TIME,
+    SPARED,
+    TOGETHER,
+    VALID,
+    Limit,
+    User,
+)
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
@@ -614,6 +621,16 @@ def test_jobs_that_are_held_back_do_not_move_to_and_fro() -> None:
         waiting_on_all(mesh, 1)
         mesh.advance(1)
     assert mesh.told("needjobs", "yourjobs") == []
+
+
+def test_shares_are_those_of_the_nodes_that_want_jobs() -> None:
+    limit = Limit(b"q")
+    limit.users = {b"b": User(1, False, 1)}
+    assert limit.lacking(b"a", 2) == set()
+    limit.users[b"c"] = User(1, True, 1)
+    assert limit.lacking(b"a", 3) == set()  # two are left, for c alone
+    limit.joined = 1
+    assert limit.lacking(b"a", 3) == {b"c"}
 
 
 def test_a_malformed_question_changes_nothing() -> None:

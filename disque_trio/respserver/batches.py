@@ -52,9 +52,10 @@ class Sliced(Pending):
         ready: the next pieces of the reply, before ``reply``.
         alone: while it runs, nothing else may happen to jobs and queues.
         spent: units of work that its last step did, if it is a ``Reading``.
+        rests: its last step could do nothing yet: what it needs is being read.
     """
 
-    __slots__ = ("alone", "command", "ready", "spent")
+    __slots__ = ("alone", "command", "ready", "rests", "spent")
 
     def __init__(self, client: Client, command: AnyCommand) -> None:
         super().__init__(client, None)
@@ -62,6 +63,7 @@ class Sliced(Pending):
         self.ready: list[bytes] = []
         self.alone = False
         self.spent = 0
+        self.rests = False
 
     @property
     def left(self) -> int:
@@ -139,6 +141,7 @@ class Batch(Sliced):
             return
         part = args[-size:]
         if not self.are_here(part):
+            self.rests = True
             return
         del args[-size:]
         self._checked = len(args)
@@ -187,6 +190,7 @@ class Reading(Sliced, Generic[T]):
         if not self._looked:
             for item in self._source:
                 if item is None:
+                    self.rests = True
                     return
                 self.spent += LOOK
                 if self.takes(item):
@@ -230,6 +234,7 @@ class Batches:
     Attributes:
         size: ids in a slice; a command with at most as many runs at once.
         waiting: the unfinished batches, the next one first.
+        resting: those that can do nothing before something has been read.
         left: number of their arguments that are not done yet.
         most_left: limit for ``left``; beyond it the machine is ``full``, and accepts no further
             command with more than ``size`` ids.
@@ -242,6 +247,7 @@ class Batches:
     def __init__(self) -> None:
         self.size = SLICE
         self.waiting: deque[Sliced] = deque()
+        self.resting: list[Sliced] = []
         self.left = 0
         self.most_left = MOST_LEFT
         self.full = False
@@ -290,7 +296,12 @@ class Batches:
         if batch.reply is None:
             batch.client.in_slices = batch.left
             self._count(batch.left - before)
-            self.waiting.append(batch)
+            (self.resting if batch.rests else self.waiting).append(batch)
         else:
             batch.client.in_slices = 0
             self._count(-before)
+
+    def wake(self) -> None:
+        """Let those that rest go on: what they need may have been read."""
+        self.waiting += self.resting
+        self.resting.clear()

@@ -31,6 +31,7 @@ def do_slice(machine: Machine, now: int) -> None:
             # What was done may be missing from the file, and the rest would be.
             batch.refuse(misconf(problem))
         else:
+            batch.rests = False
             batch.step(batches.size)
         _hand_out(machine, batch)
     except CommandError as failure:

@@ -249,7 +249,9 @@ class _Taking(Sliced):
     def step(self, size: int) -> None:
         left = self._count - self._taken
         if left and not self.client.close:
-            self.add(_take(self._node, self._names, self._by_patterns, left))
+            jobs = _take(self._node, self._names, self._by_patterns, left)
+            self.rests = not jobs
+            self.add(jobs)
         else:
             self._end()
 

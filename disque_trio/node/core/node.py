@@ -56,6 +56,7 @@ from disque_trio.respserver.machine import Machine
 from disque_trio.rng import Rng
 
 MAX_JOBS_PER_TICK: Final = 100  # a fraction of a millisecond
+LONGEST_REST: Final = 100  # ms until commands that wait for the disk look again, whatever was read
 REST_ASKED: Final = 1_000  # ms between looks at what others asked for, when nothing happens
 # Commands that set what all nodes share.
 _SHARED: Final = frozenset((b"qset", b"bind"))
@@ -222,6 +223,8 @@ class Node(Machine):
         self.now = now
         self.client = None
         self.notes.peer = b""
+        if self.batches.resting:
+            self.batches.wake()
         for job in self.store.timers.due(now, MAX_JOBS_PER_TICK):
             if job.state != GONE:  # handling one job can end another
                 self._job_due(job)
@@ -310,6 +313,8 @@ class Node(Machine):
             due = sooner(due, self.progress.due)
         if self.store.freeing is not None:
             return self.now
+        if self.batches.resting:
+            due = sooner(due, self.now + LONGEST_REST)
         return due
 
     def cron(self, now: int) -> None:

@@ -333,7 +333,7 @@ class Engine:
         if not self.hold.on:
             node.replied()
             self._on_wake(node.next_wake())
-        if self._behind and self._waiting:
+        if self._waiting and (self._behind or self._has_slice()):
             self.ask_turn()
         if self.sleepers and self.stirred:
             self.stir()

@@ -1,5 +1,6 @@
 """Commands that need jobs on disk are put off, in their order, and nothing else is."""
 
+from disque_trio.respserver.slices import do_slice
 from tests.support.paged import PagedBench
 
 
@@ -150,3 +151,36 @@ def test_a_client_that_is_heard_again_is_pushed_jobs_while_its_command_waits() -
     assert client.in_flight
     bench.node.commit()
     assert [message[2] for message in bench.pushes(client)] == [waiting]
+
+
+def dry(bench: PagedBench) -> None:
+    """Let the next job of the queue be on disk."""
+    bench.node.paging.set_above(None)
+    while not bench.node.queues.by_name[b"q"].dry:
+        bench.send(bench.client(), "GETJOB", "FROM", "q")
+
+
+def test_nothing_is_done_for_a_command_that_waits_for_the_disk() -> None:
+    bench, ids = filled()
+    dry(bench)
+    (first,) = bench.ids([bench("GETJOB", "FROM", "q")[0]])  # type: ignore[index]
+    client = bench.client()
+    batches = bench.node.batches
+    bench.send(client, "GETJOB", "COUNT", 60, "FROM", "q")
+    carried_out = 0
+    while client.in_slices or client.in_flight:
+        slices = 0
+        while batches.waiting and slices < 3:
+            do_slice(bench.node, bench.now)
+            slices += 1
+        assert slices <= 2
+        bench.node.commit()
+        bench.node.replied()
+        if bench.orders:
+            bench.carry_out()
+            carried_out += 1
+        bench.node.tick(bench.now)
+    assert carried_out > 1
+    taken = bench.ids(bench.replies(client)[0])
+    at = ids.index(first) + 1
+    assert taken == ids[at : at + 60]

@@ -15,10 +15,13 @@ from contextlib import closing
 from typing import Protocol
 
 from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.jobs.job import JOB_OVERHEAD
 from disque_trio.node.core.node import Node
+from disque_trio.node.core.pages.pages import READ, WRITE, Order
 from disque_trio.resp.reply import Value, encode
 from disque_trio.resp.request import RequestParser
 from disque_trio.respserver.client import Client
+from disque_trio.respserver.memory import UNLIMITED
 from tools.bench.inprocess import (
     BODY,
     ENDS,
@@ -38,6 +41,7 @@ from tools.bench.inprocess_cluster import ClusterDesk
 WARM = 192  # commands before counting, so that the interpreter has specialized the code
 COUNTED = 480
 REQUEUED = 1000
+PAGED = 2048
 # For expensive paths, of which only the part between nodes is still new to the interpreter.
 FEW = (48, 96)
 
@@ -107,6 +111,7 @@ def run(counter: Counter) -> None:
             if desks.held():
                 raise RuntimeError("jobs are left on the three nodes")
     _extended(counter)
+    _paged(counter)
     _copies(counter)
     _requeues(counter)
     _codec(counter)
@@ -206,6 +211,58 @@ def _some(
     if problems:
         raise RuntimeError(f"{path}: {problems[0]}")
     return [reply for reply in replies if isinstance(reply, bytes)]
+
+
+class _Disk:
+    """Carries out the orders of ``node``'s paging at once; its files are in memory."""
+
+    def __init__(self, node: Node) -> None:
+        self._files: dict[int, bytes] = {}
+        self._paging = node.paging
+        self._paged_in = node.paged_in
+
+    def perform(self, orders: list[Order]) -> None:
+        """Carry ``orders`` out."""
+        for order in orders:
+            if order.kind == WRITE:
+                self._files[order.number] = order.data
+                self._paging.paged_out(order.number, "")
+            elif order.kind == READ:
+                data = self._files[order.number][order.start : order.end]
+                self._paged_in(order.number, order.place, data)
+            else:
+                del self._files[order.number]
+
+
+def _paged(counter: Counter) -> None:
+    """The life of jobs that go to disk and come back, with an append-only file, pipelined by 16:
+    of those that are counted, each one does."""
+    add = (b"ADDJOB", QUEUE, BODY, b"0")
+    get = (b"GETJOB", b"NOHANG", b"FROM", QUEUE)
+    quiet = _NoCounter()
+    most = PAGED // 4
+    above = (most - 64) * (JOB_OVERHEAD + len(BODY))  # then a segment goes, which makes room
+    for count, now in ((most, quiet), (PAGED, counter)):
+        with tempfile.TemporaryDirectory() as directory:
+            node = make_node()
+            pages = node.paging.pages
+            pages.perform = _Disk(node).perform
+            pages.most = most
+            pages.index.bits = 8
+            with closing(Desk(node, aof=directory)) as desk:
+                ids = _some(desk, "ADDJOB, to stay", [add] * (4 * most - 16), quiet)
+                pages.above = 0
+                ids += _some(desk, "ADDJOB, the first to disk", [add] * 16, quiet)
+                pages.above = node.memory.used + above
+                ids += _some(desk, "ADDJOB, to disk", [add] * count, now)
+                on_disk = pages.jobs
+                ends = [(b"ACKJOB", id) for id in ids if pages.find(id)]
+                pages.above = UNLIMITED
+                _some(desk, "ACKJOB, on disk", ends[:most], now)
+                _some(desk, "GETJOB, none from disk", [get] * (most + 16), quiet)
+                _some(desk, "GETJOB, from disk", [get] * count, now)
+                if on_disk != count + most or pages.jobs:
+                    raise RuntimeError(f"{on_disk}, then {pages.jobs} jobs are on disk")
 
 
 class _Pair(Peers):

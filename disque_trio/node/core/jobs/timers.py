@@ -17,6 +17,7 @@ _MANY: Final = 8192
 _SLOTS: Final = list(range(_MANY))
 
 _SHIFT: Final = 5  # a bucket is 32 ms, so a timer is late by at most that much
+_RECENT: Final = 32  # buckets; jobs of the same time and retry time are spread over some 16
 
 
 class JobTimers:
@@ -25,23 +26,26 @@ class JobTimers:
     def __init__(self) -> None:
         self._buckets: dict[int, list[Job]] = {}
         self._order: list[int] = []  # heap of the buckets' numbers
-        # The bucket that the last job was put into. Jobs that are acknowledged together share one.
-        self._number = -1
-        self._bucket: list[Job] = []
+        # The buckets that jobs were put into lately, each at its number's place: they are found
+        # much faster there.
+        self._numbers = [-1] * _RECENT
+        self._recent: list[list[Job]] = [[] for _ in range(_RECENT)]
 
     def add(self, job: Job, awake: int) -> None:
         """Add ``job``, which must not be in the timers, to be looked at at ``awake`` (ms, not
         0)."""
         job.awake = awake
         number = awake >> _SHIFT
-        if number != self._number:
-            bucket = self._buckets.get(number)
-            if bucket is None:
-                bucket = self._buckets[number] = []
+        place = number & _RECENT - 1
+        if self._numbers[place] == number:
+            bucket = self._recent[place]
+        else:
+            found = self._buckets.get(number)
+            if found is None:
+                found = self._buckets[number] = []
                 heappush(self._order, number)
-            self._number = number
-            self._bucket = bucket
-        bucket = self._bucket
+            bucket = self._recent[place] = found
+            self._numbers[place] = number
         slot = len(bucket)
         job.slot = _SLOTS[slot] if slot < _MANY else slot
         bucket.append(job)
@@ -50,8 +54,10 @@ class JobTimers:
         """Remove ``job``, if it is in the timers."""
         if job.awake == 0:
             return
-        number = job.awake >> _SHIFT
-        bucket = self._bucket if number == self._number else self._buckets[number]
+        number = int(job.awake >> _SHIFT)
+        place = number & _RECENT - 1
+        is_recent = self._numbers[place] == number
+        bucket = self._recent[place] if is_recent else self._buckets[number]
         last = bucket.pop()
         if last is not job:
             bucket[job.slot] = last
@@ -80,8 +86,12 @@ class JobTimers:
         """Remove the first bucket."""
         number = heappop(self._order)
         del self._buckets[number]
-        if number == self._number:
-            self._number = -1
+        self._forget(number & _RECENT - 1)
+
+    def _forget(self, place: int) -> None:
+        """Forget the recent bucket at ``place``."""
+        self._numbers[place] = -1
+        self._recent[place] = []
 
     def due(self, now: int, limit: int) -> list[Job]:
         """Take out up to ``limit`` jobs whose time has come by ``now`` (ms).
@@ -121,7 +131,8 @@ class JobTimers:
         buckets = list(self._buckets.values())
         self._buckets.clear()
         self._order.clear()
-        self._number = -1
+        for place in range(_RECENT):
+            self._forget(place)
         return buckets
 
 

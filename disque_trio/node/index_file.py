@@ -168,8 +168,8 @@ class IndexFile:
                 if os.fstat(fd).st_size != segment.file_size:
                     return "it has another size"
                 place = segment.places()[0]
-                start, end = segment.offsets[place], segment.offsets[place + 1]
-                segment.record(os.pread(fd, end - start, start), start, place)
+                parts = [os.pread(fd, end - at, at) for at, end in segment.parts(place)]
+                segment.read_part(b"".join(parts), place)
             finally:
                 os.close(fd)
         except OSError as problem:

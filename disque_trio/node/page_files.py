@@ -234,7 +234,7 @@ class PageFiles:
                         self._write(order)
                     done.append(Done(order))
                 elif order.kind == READ:
-                    done.append(Done(order, _read(self.path(order.number), order.start, order.end)))
+                    done.append(Done(order, _read(self.path(order.number), order.parts)))
                 elif order.kind == DROP:
                     self.path(order.number).unlink(missing_ok=True)
                     self._lost.drop(order.number)
@@ -300,10 +300,11 @@ class PageFiles:
         return self.path(number).read_bytes()
 
 
-def _read(path: Path, start: int, end: int) -> bytes:
-    """The bytes of the file between two offsets."""
+def _read(path: Path, parts: list[tuple[int, int]]) -> bytes:
+    """The ``parts`` of the file, between two offsets each."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return os.pread(fd, end - start, start)
+        found = [os.pread(fd, end - start, start) for start, end in parts]
     finally:
         os.close(fd)
+    return found[0] if len(found) == 1 else b"".join(found)

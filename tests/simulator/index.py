@@ -82,7 +82,7 @@ class IndexFile:
                 return "it has another size"
             place = segment.places()[0]
             try:
-                segment.record(file, 0, place)
+                segment.read(file, place)
             except DamagedError as problem:
                 return str(problem)
             return ""

@@ -99,8 +99,7 @@ class PageFiles:
             if segment.data is None:
                 try:
                     data = self._read_file(segment.number)
-                    for place in segment.places():
-                        segment.read(data, 0, place)
+                    segment.read_all(data)
                 except (DamagedError, OSError) as problem:
                     paging.rebuild(segment, str(problem))
         self.carry_out(len(self._waiting), now)
@@ -133,7 +132,7 @@ class PageFiles:
             self.written.pop(order.number, None)
         elif order.kind == READ:
             file = self.files.get(order.number)
-            data_read = None if file is None else file[order.start : order.end]
+            data_read = None if file is None else order.cut(file)
             node.paged_in(order.number, order.place, data_read)
         else:
             node.rebuilt(order.number, self._find(order.number))
@@ -214,11 +213,10 @@ class AllJobs:
         if data is None:
             assert self._files is not None
             data = self._files.written[segment.number]
-        qtime, found = segment.read(data, 0, place)
         store = self._store
         # Whoever looks must not change what the node draws next.
         drawn, store.random = store.random, _middle
-        job = job_of(segment, place, qtime, found, store)
+        job = job_of(segment, segment.read(data, place), 0, store)
         store.random = drawn
         return job
 

@@ -56,7 +56,7 @@ class PagedBench(Bench):
             self.files.pop(order.number, None)
         elif order.kind == READ:
             data = self.files.get(order.number)
-            node.paged_in(order.number, order.place, data and data[order.start : order.end])
+            node.paged_in(order.number, order.place, data and order.cut(data))
         else:
             assert order.kind == REBUILD
             found = {}

@@ -228,7 +228,7 @@ class _Disk:
                 self._files[order.number] = order.data
                 self._paging.paged_out(order.number, "")
             elif order.kind == READ:
-                data = self._files[order.number][order.start : order.end]
+                data = order.cut(self._files[order.number])
                 self._paged_in(order.number, order.place, data)
             else:
                 del self._files[order.number]

@@ -12,7 +12,7 @@ from disque_trio.node.core.jobs.places import Places
 from disque_trio.node.core.rpc.services import Services
 from disque_trio.protocol import bus
 from disque_trio.protocol.endjob import EndJob
-from disque_trio.protocol.serialjob import JobWriter, split_nodes
+from disque_trio.protocol.serialjob import JobWriter, SerialJob, split_nodes
 from disque_trio.protocol.trailer import Trailer
 
 MANY: Final = 4096  # cached sets; a cluster large enough to have more makes them again
@@ -154,6 +154,24 @@ class Replicas:
             job.queue,
             body,
             self.sets.encode(self.alone if job.delivered is None else job.delivered),
+        )
+
+    def write(self, job: SerialJob, holders: tuple[bytes, ...] | None) -> bytes:
+        """Serialise ``job``, which is on disk, and may be on ``holders``; None: only here."""
+        return self._writer.encode(
+            job.id,
+            job.state,
+            job.flags,
+            job.repl,
+            job.etime,
+            job.ctime,
+            job.delay,
+            job.retry,
+            job.nacks,
+            job.deliveries,
+            job.queue,
+            job.body,
+            self.sets.encode(self.alone if holders is None else holders),
         )
 
     def read(self, raw: bytes) -> tuple[bytes, ...] | None:

@@ -1,8 +1,8 @@
 """Finds a job that lies on disk by its id, in some 13 bytes a job.
 
 Ids are not kept, only 64 bits of each: its checksum, by which the registry orders jobs for scans,
-and 32 of the random part. These are the same in every process, so the index can be kept for the
-next one. They are in many buckets by the upper bits of the checksum. A bucket is a
+and four characters of its random part. These are the same in every process, so the index can be
+kept for the next one. They are in many buckets by the upper bits of the checksum. A bucket is a
 string of entries; the interpreter searches it faster than a loop in Python follows any chain, and
 it grows without being rebuilt. An entry is not removed when its job leaves the disk: whether it
 still counts is for the segment to say. What no longer counts is swept out bit by bit.
@@ -15,6 +15,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from disque_trio.node.core.pages.segment import MOST_JOBS, PLACE_BITS, Segment
+from disque_trio.protocol.serialjob import ID_LENGTH, read_u32
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -23,10 +24,11 @@ BITS: Final = 16  # of the checksum choose the bucket
 ENTRY: Final = 12  # bytes
 ENTRY_TAKES: Final = 13  # with what a bucket has in reserve
 BUCKET_TAKES: Final = 96  # bytes of a bucket in use, besides its entries
-_ENTRY: Final = Struct("<III")  # the checksum, 32 bits more, the place
+_ENTRY: Final = Struct("<III")  # the checksum, four characters, the place
 _PRINT: Final = Struct("<II")
 _PLACE: Final = Struct("<I")
-_RANDOM_AT: Final = 11  # in an id; 24 characters, of which 8 make 32 bits
+_WORDS: Final = ID_LENGTH // 4  # of an id
+_WORD: Final = 3  # with random characters
 _PIECE: Final = 1 << 20  # bytes of packed buckets
 _LOW: Final = 0xFFFF_FFFF
 _PLACE_MASK: Final = MOST_JOBS - 1
@@ -71,16 +73,23 @@ class SegmentIndex:
         if not self._buckets:
             self._begin()
         buckets = self._buckets
-        shift = self._shift
-        pack = _ENTRY.pack
-        for at in range(len(ids)):
-            checksum = checksums[at]
-            number = checksum >> shift
+        shift: i64 = self._shift
+        words = array("I", b"".join(ids))
+        packed = array("I", bytes(ENTRY * len(ids)))
+        packed[0::3] = array("I", checksums)
+        packed[1::3] = words[_WORD::_WORDS]
+        packed[2::3] = array("I", list(range(place, place + len(ids))))
+        entries = packed.tobytes()
+        start: i64 = 0
+        for checksum in checksums:
+            number: i64 = checksum
+            number >>= shift
             bucket = buckets[number]
             if bucket is None:
                 bucket = buckets[number] = bytearray()
                 self.taken += BUCKET_TAKES
-            bucket += pack(checksum, random_bits(ids[at]), place + at)
+            bucket += entries[start : start + ENTRY]
+            start += ENTRY
         self.entries += len(ids)
         self.taken += ENTRY_TAKES * len(ids)
 
@@ -210,9 +219,11 @@ class SegmentIndex:
         self.taken += size // ENTRY * ENTRY_TAKES
 
 
+def print_of(id: bytes) -> int:
+    """What the index knows of the job ``id``: 64 bits."""
+    return _crc32(id) << 32 | random_bits(id)
+
+
 def random_bits(id: bytes) -> int:
-    """32 bits of the random part of the job ``id``."""
-    one: i64
-    other: i64
-    one, other = _unpack_two(id, _RANDOM_AT)
-    return one ^ other << 3 & _LOW ^ other >> 29
+    """Four characters of the random part of the job ``id``."""
+    return read_u32(id, 4 * _WORD)

@@ -18,6 +18,7 @@ from disque_trio.node.core.pages.segment import (
     Segment,
     SegmentLines,
 )
+from disque_trio.protocol.serialjob import ID_LENGTH
 from disque_trio.respserver.memory import UNLIMITED, Memory
 
 WRITE: Final = 0
@@ -53,18 +54,21 @@ class Order:
         place: of the job to read; ``ALL_JOBS``, ``TELL``, ``EXPIRE``: all of them; ``VIEW`` or
             more: to look at it, at ``ALL`` or at the ``IDS``.
         data: what to write.
-        start, end: offsets of what to read.
+        parts: offsets of what to read: where each part begins and ends.
     """
 
-    __slots__ = ("data", "end", "kind", "number", "place", "start")
+    __slots__ = ("data", "kind", "number", "parts", "place")
 
     def __init__(self, kind: int, number: int, place: int = -1, data: bytes = b"") -> None:
         self.kind = kind
         self.number = number
         self.place = place
         self.data = data
-        self.start = 0
-        self.end = 0
+        self.parts: list[tuple[int, int]] = []
+
+    def cut(self, data: bytes) -> bytes:
+        """What to read of the file, which is ``data``."""
+        return b"".join([data[start:end] for start, end in self.parts])
 
 
 class Pages:
@@ -338,18 +342,13 @@ class Pages:
         """Have ``segment`` read, or the record at ``place`` alone. See ``Order.place``."""
         self.reads += 1
         order = Order(READ, segment.number, place)
-        if place < 0:
+        if place < 0 or place == VIEW + ALL:
             segment.reading = segment.reading or place == ALL_JOBS
-            order.end = segment.size
-        elif place == VIEW + ALL:
-            order.end = segment.size
+            order.parts = [(0, segment.file_size)]
         elif place == VIEW + IDS:
-            order.start = segment.size
-            order.end = segment.file_size
+            order.parts = [(segment.size, segment.size + ID_LENGTH * segment.count)]
         else:
-            place &= VIEW - 1
-            order.start = segment.offsets[place]
-            order.end = segment.offsets[place + 1]
+            order.parts = segment.parts(place & VIEW - 1)
         self.perform([order])  # at once: somebody may wait for it in this turn
 
     def order_rebuild(self, segment: Segment) -> None:

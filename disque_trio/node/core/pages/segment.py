@@ -1,12 +1,13 @@
 """A segment: successive jobs of a queue that lie in one file, and the bytes of that file.
 
-The file is the records of the jobs, one after the other. A record is a checksum, the time of the
-next requeue (ms), the checksum of the id by which the registry finds it, and the job as in the
-append-only file. Behind the last one are the ids, for those who need nothing else. The checksum
-also covers a random number of the process, that of the segment, and the place of the job in it: so
-a record of another file, or of the file that an earlier process gave the same name, is not taken
-for this one. Where the records begin is only in memory: the file is a cache of what the append-only
-file says. It outlives the process only if that leaves an index (see ``queues.start_index``).
+The file is in columns, which cost less than records do: first the bodies of the jobs, each with the
+trailer, if there is one; then their ids, for those who need nothing else; then three numbers for
+each job. Other numbers are those of the job before in most cases: they follow for each run of jobs
+that have them in common. Last are checksums: one for each few jobs, which also covers the number of
+the segment and the places of the jobs in it, so jobs of another file, or of the file that an
+earlier process gave the same name, are not taken for these; and one for the runs. Where the bodies
+begin is only in memory: the file is a cache of what the append-only file says. It outlives the
+process only if that leaves an index (see ``queues.start_index``).
 """
 
 from array import array
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from disque_trio.protocol.fields import pack_texts, unpack_texts
-from disque_trio.protocol.serialjob import HEAD, ID_LENGTH, SerialJob, SerialJobError, decode_job
+from disque_trio.protocol.serialjob import ID_LENGTH, SerialJob
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
@@ -30,37 +31,112 @@ UNKNOWN: Final = b"?"
 EXPIRING_SECONDS: Final = 2  # others that expire by then come back, too, when a job expires
 _NEVER: Final = 1 << 40  # s
 _EXPIRING: Final = 64  # part of the jobs that come back when one expires
-_HEAD: Final = Struct("<qqI")  # the checksum, the time of the next requeue, that of the id
-HEAD_SIZE: Final = _HEAD.size
+# The numbers of a job.
+CTIME: Final = 0
+QTIME: Final = 1  # the time of the next requeue (ms)
+CHECKSUM: Final = 2  # of the id, by which the registry finds it
+NUMBERS: Final = 3
+ROW: Final = 8 * NUMBERS  # bytes
+FIXED: Final = ID_LENGTH + ROW  # bytes of a job besides its body and trailer
+RUN: Final = 5  # numbers of a run: its first place, and those of ``Shared``
+BLOCK: Final = 32  # jobs with one checksum
+BLOCK_BYTES: Final = 2_048  # of a job; if they are larger, each has its own
+# Numbers of 64 bits. What else has them is several times as slow to make and to read.
+LONG: Final = "L" if array("L").itemsize == 8 else "Q"
 _LOW: Final = 0xFFFF_FFFF
+
 # What of a segment is packed for the next process: its numbers, in the order of the class.
-_NUMBERS: Final = Struct("<IIIIIqqqIqIB")
+_NUMBERS: Final = Struct("<IIIIIqqqIqIIB")
 _QUEUED: Final = 1  # bits of the last one
 _PLAIN: Final = 2
 _LETTERS: Final = 4
 _MOVED: Final = 8
 
-# Compiled, a method of an object of the interpreter costs a look-up at each use.
+# Compiled, an imported name costs a look-up at each use.
 _crc32: Final = crc32
-_pack_head: Final = _HEAD.pack
-_unpack_head: Final = _HEAD.unpack_from
-_unpack_job: Final = HEAD.unpack_from
 
 
 class DamagedError(Exception):
     """The bytes of a segment are not what was written."""
 
 
-def pack_head(seed: int, place: int, qtime: int, id_checksum: int, job: bytes) -> bytes:
-    """What precedes the serialised ``job`` in its record, at ``place`` of the segment with this
-    ``seed``; it is to be queued again at ``qtime`` (ms)."""
-    return _pack_head(_checksum(seed, place, qtime, id_checksum, job), qtime, id_checksum)
+class Shared:
+    """The numbers that jobs have in common with those before, as in ``Job``.
+
+    Attributes:
+        expiry: etime, and 16 bits for the copies.
+        retry: 16 bits are for the nacks. delay: 16 bits are for the deliveries.
+        kind: the state, and 8 bits for the flags.
+    """
+
+    __slots__ = ("delay", "expiry", "kind", "retry")
+
+    def __init__(self, expiry: int, retry: int, delay: int, kind: int) -> None:
+        self.expiry: i64 = expiry
+        self.retry: i64 = retry
+        self.delay: i64 = delay
+        self.kind: i64 = kind
 
 
-def _checksum(seed: int, place: int, qtime: int, id_checksum: int, job: bytes) -> int:
-    found: i64 = _crc32(job, seed + place & _LOW)
-    numbers: i64 = qtime ^ id_checksum << 24
-    return found << 31 ^ numbers
+class Records:
+    """Jobs that were read from the file of a segment.
+
+    Args:
+        numbers: of the jobs from the place ``first`` on. runs: see ``RUN``.
+
+    Attributes:
+        places: of the jobs. ids: theirs. wholes: their bodies, with the trailers.
+    """
+
+    __slots__ = ("_at", "_first", "_numbers", "_runs", "_starts", "ids", "places", "wholes")
+
+    def __init__(self, places: list[int], numbers: list[int], first: int, runs: list[int]) -> None:
+        self.places = places
+        self.ids: list[bytes] = []
+        self.wholes: list[bytes] = []
+        self._numbers = numbers
+        self._first = first
+        self._starts = runs[::RUN]
+        self._runs = [
+            Shared(runs[at + 1], runs[at + 2], runs[at + 3], runs[at + 4])
+            for at in range(0, len(runs), RUN)
+        ]
+        self._at = 0  # the run that was last asked for
+
+    def number(self, at: int, which: int) -> int:
+        """One of the numbers of the job ``at``, which is not a place."""
+        return self._numbers[(self.places[at] - self._first) * NUMBERS + which]
+
+    def shared(self, at: int) -> Shared:
+        """The other numbers of the job ``at``. It is cheap to go on to the next one."""
+        starts = self._starts
+        place = self.places[at]
+        run = self._at
+        if starts[run] > place:
+            run = 0
+        while run + 1 < len(starts) and starts[run + 1] <= place:
+            run += 1
+        self._at = run
+        return self._runs[run]
+
+    def job(self, at: int, queue: bytes) -> SerialJob:
+        """The job ``at`` of ``queue``, without the nodes that may hold it."""
+        shared = self.shared(at)
+        return SerialJob(
+            self.ids[at],
+            int(shared.kind >> 8),
+            int(shared.kind & 255),
+            int(shared.expiry & 0xFFFF),
+            int(shared.expiry >> 16),
+            self.number(at, CTIME),
+            int(shared.delay >> 16),
+            int(shared.retry >> 16),
+            int(shared.retry & 0xFFFF),
+            int(shared.delay & 0xFFFF),
+            queue,
+            self.wholes[at],
+            b"",
+        )
 
 
 class Segment:
@@ -97,8 +173,9 @@ class Segment:
             they are on disk.
         live: how many of its jobs are still there.
         bits: a byte for each 8 jobs; those that are still there.
-        offsets: where the records begin, and where the last one ends.
-        overhead: bytes of a record that are not body. overheads: those of each, if they differ.
+        offsets: where the bodies begin, and where the last one ends.
+        overhead: bytes of a trailer. overheads: those of each, if they differ.
+        runs: how many its file has.
         bodies: bytes of the bodies of the jobs that are still there.
         data: the file, as long as it is not on the disk; None: it is.
         reading: all of it is being read. rebuilding: it cannot be read, and is being made again.
@@ -134,6 +211,7 @@ class Segment:
         "reading",
         "rebuilding",
         "retry",
+        "runs",
         "seed",
         "slot",
         "told",
@@ -170,6 +248,7 @@ class Segment:
         self.live = 0
         self.bits = bytearray()
         self.offsets: array[int] = array("I", (0,))
+        self.runs = 0
         self.bodies = 0
         self.data: bytes | None = None
         self.reading = False
@@ -192,13 +271,20 @@ class Segment:
 
     @property
     def size(self) -> int:
-        """Bytes of the records; the ids follow them."""
+        """Bytes of the bodies; the ids follow them."""
         return self.offsets[-1]
 
     @property
     def file_size(self) -> int:
         """Bytes of the file."""
-        return self.size + ID_LENGTH * self.count
+        count = self.count
+        blocks = -(-count // self.block)
+        return self.size + FIXED * count + 8 * RUN * self.runs + 4 * (blocks + 1)
+
+    @property
+    def block(self) -> int:
+        """How many jobs have one checksum."""
+        return BLOCK if self.size <= BLOCK_BYTES * self.count else 1
 
     @property
     def takes(self) -> int:
@@ -235,23 +321,21 @@ class Segment:
             self.holders.append(holders)
         self.holder_of[place] = self.holders.index(holders)
 
-    def append(self, end: int, overhead: int, holders: tuple[bytes, ...] | None) -> None:
-        """Append a record that ends at offset ``end``, with ``overhead`` bytes that are not body,
-        of a job that may be on ``holders``."""
+    def differ(self, place: int, overhead: int, holders: tuple[bytes, ...] | None) -> None:
+        """Note that the job at ``place``, or one before, has other ``holders``, or a trailer with
+        another number of bytes (``overhead``), than the first one. Has to be called for all
+        following ones, too."""
         sets = self.holders
-        if not sets:
-            sets.append(holders)
         if self.holder_of is None and holders is not sets[0] and holders != sets[0]:
-            self.holder_of = bytearray(self.count)
+            self.holder_of = bytearray(place)
         if self.holder_of is not None:
             if holders not in sets:
                 sets.append(holders)
             self.holder_of.append(sets.index(holders))
         if self.overheads is None and overhead != self.overhead:
-            self.overheads = array("I", [self.overhead] * self.count)
+            self.overheads = array("I", [self.overhead]) * place
         if self.overheads is not None:
             self.overheads.append(overhead)
-        self.offsets.append(end)
 
     def take(self, place: int) -> int:
         """Note that the job at ``place``, which must be there, is not any more; return the bytes of
@@ -279,59 +363,106 @@ class Segment:
             return list(range(count))
         return [place for place in range(count) if bits[place >> 3] >> (place & 7) & 1]
 
-    def check(self, data: bytes, at: int, end: int, place: int) -> tuple[int, int, bytes]:
-        """Check the record at ``place``, which is ``data[at:end]``. Return when to queue the job
-        again (ms), the checksum of its id, and the serialised job. Raises ``DamagedError``: it is
-        not what was written."""
-        if end > len(data):
-            raise DamagedError("the file is too short")
-        checksum, qtime, id_checksum = _unpack_head(data, at)
-        job = data[at + HEAD_SIZE : end]
-        if _checksum(self.seed, place, qtime, id_checksum, job) != checksum:
-            raise DamagedError("a checksum is wrong")
-        return qtime, id_checksum, job
+    def checks(self, data: bytes, offsets: list[int], first: int, end: int) -> list[int]:
+        """The checksums of the jobs from ``first`` up to ``end``, at which blocks begin or end;
+        ``data`` is what the file has of them: the bodies, which have these ``offsets``, ids and
+        numbers."""
+        found: list[int] = []
+        block = self.block
+        view = memoryview(data)
+        ids = offsets[end] - offsets[first]
+        rows = ids + ID_LENGTH * (end - first)
+        for at in range(first, end, block):
+            last = at + block if at + block < end else end
+            sum = _crc32(view[offsets[at] - offsets[first] : offsets[last] - offsets[first]], at)
+            sum = _crc32(
+                view[ids + ID_LENGTH * (at - first) : ids + ID_LENGTH * (last - first)], sum
+            )
+            sum = _crc32(view[rows + ROW * (at - first) : rows + ROW * (last - first)], sum)
+            found.append(sum ^ self.seed)
+        return found
 
-    def record(self, data: bytes, start: int, place: int) -> tuple[int, int, bytes]:
-        """The result of ``check`` for the record at ``place``; ``data`` begins at offset ``start``
-        of the file. Raises ``DamagedError``."""
-        offsets = self.offsets
-        return self.check(data, offsets[place] - start, offsets[place + 1] - start, place)
+    def finish(self, data: bytes, offsets: list[int], runs: bytes) -> bytes:
+        """The bytes of the file, which begins with ``data``: the bodies, which have these
+        ``offsets``, ids and numbers; ``runs`` follow."""
+        self.offsets = array("I", offsets)
+        self.runs = len(runs) // (8 * RUN)
+        checks = [*self.checks(data, offsets, 0, self.count), _crc32(runs) ^ self.seed]
+        return b"".join([data, runs, array("I", checks)])
 
-    def read(self, data: bytes, start: int, place: int) -> tuple[int, SerialJob]:
-        """The same: when to queue the job again (ms), and the job. Raises ``DamagedError``."""
-        qtime, _, job = self.record(data, start, place)
-        try:
-            return qtime, decode_job(job)
-        except SerialJobError as problem:
-            raise DamagedError(str(problem)) from problem
-
-    def expiring(self, data: bytes, now: int) -> tuple[int, list[tuple[int, int, bytes]]]:
-        """Which jobs expire next at ``now`` (s): their places, when to queue them again (ms), and
-        the serialised jobs; before these, when the first of the others expires; ``data`` is the
-        file. They are a few, since all segments may have jobs that expire at any time. Raises
-        ``DamagedError``."""
-        found: list[tuple[int, int, bytes]] = []
-        etimes: list[int] = []
-        for place in self.places():
-            qtime, _, job = self.record(data, 0, place)
-            found.append((place, qtime, job))
-            etimes.append(int(_unpack_job(job)[5]))
-        if not found:
-            return _NEVER, found
-        until = max(sorted(etimes)[len(etimes) // _EXPIRING], now + EXPIRING_SECONDS)
-        later = [etime for etime in etimes if etime > until]
-        nearer = [found[at] for at in range(len(found)) if etimes[at] <= until]
-        return min(later) if later else _NEVER, nearer
-
-    def read_all(self, data: bytes) -> list[tuple[int, int, bytes]]:
-        """The results of ``check`` for all jobs that are still there; ``data`` is the file, with
-        or without the ids. Raises ``DamagedError``."""
-        if len(data) < self.size:
-            raise DamagedError("the file is too short")
-        offsets = self.offsets.tolist()
+    def parts(self, place: int) -> list[tuple[int, int]]:
+        """Which parts of the file the job at ``place`` needs."""
+        first = place - place % self.block
+        end = min(first + self.block, self.count)
+        rows = self.size + ID_LENGTH * self.count
         return [
-            self.check(data, offsets[place], offsets[place + 1], place) for place in self.places()
+            (self.offsets[first], self.offsets[end]),
+            (self.size + ID_LENGTH * first, self.size + ID_LENGTH * end),
+            (rows + ROW * first, rows + ROW * end),
+            (rows + ROW * self.count, self.file_size),
         ]
+
+    def part(self, data: bytes, place: int) -> bytes:
+        """The ``parts`` for the job at ``place``; ``data`` is the file."""
+        return b"".join([data[start:end] for start, end in self.parts(place)])
+
+    def check(self, found: list[int], written: list[int]) -> bool:
+        """Whether these are the checksums that were ``written``."""
+        return found == written
+
+    def read_part(self, part: bytes, place: int) -> Records:
+        """The job at ``place``; ``part`` is what the file has of its parts. Raises
+        ``DamagedError``: it is not what was written."""
+        block = self.block
+        first = place - place % block
+        end = min(first + block, self.count)
+        return self._read(part, first, end, [place])
+
+    def read(self, data: bytes, place: int) -> Records:
+        """The same; ``data`` is the file."""
+        return self.read_part(self.part(data, place), place)
+
+    def read_all(self, data: bytes) -> Records:
+        """All jobs that are still there; ``data`` is the file. Raises ``DamagedError``."""
+        return self._read(data, 0, self.count, self.places())
+
+    def _read(self, data: bytes, first: int, end: int, places: list[int]) -> Records:
+        """The jobs at ``places``; ``data`` is what the file has of those from ``first`` up to
+        ``end``."""
+        offsets = self.offsets.tolist()
+        start = offsets[first]
+        ids = offsets[end] - start
+        rows = ids + ID_LENGTH * (end - first)
+        runs = rows + ROW * (end - first)
+        tail = runs + 8 * RUN * self.runs
+        block = self.block
+        if len(data) < tail + 4 * (-(-self.count // block) + 1):
+            raise DamagedError("the file is too short")
+        written = array("I", data[tail:]).tolist()
+        found = [*self.checks(data, offsets, first, end), _crc32(data[runs:tail]) ^ self.seed]
+        at = first // block
+        if not self.check(found, [*written[at : at + len(found) - 1], written[-1]]):
+            raise DamagedError("a checksum is wrong")
+        numbers = array(LONG, data[rows:runs]).tolist()
+        records = Records(places, numbers, first, array(LONG, data[runs:tail]).tolist())
+        for place in places:
+            records.wholes.append(data[offsets[place] - start : offsets[place + 1] - start])
+            id = ids + ID_LENGTH * (place - first)
+            records.ids.append(data[id : id + ID_LENGTH])
+        return records
+
+    def expiring(self, found: Records, now: int) -> tuple[int, list[int]]:
+        """Which of the jobs that were ``found`` expire next at ``now`` (s); before these, when the
+        first of the others expires. They are a few, since all segments may have jobs that expire at
+        any time."""
+        count = len(found.places)
+        if not count:
+            return _NEVER, []
+        etimes = [int(found.shared(at).expiry >> 16) for at in range(count)]
+        until = max(sorted(etimes)[count // _EXPIRING], now + EXPIRING_SECONDS)
+        later = [etime for etime in etimes if etime > until]
+        nearer = [at for at in range(count) if etimes[at] <= until]
+        return min(later) if later else _NEVER, nearer
 
 
 def pack_segment(segment: Segment) -> bytes:
@@ -352,6 +483,7 @@ def pack_segment(segment: Segment) -> bytes:
         segment.live,
         segment.bodies,
         segment.retry,
+        segment.runs,
         flags,
     )
     overheads = segment.overheads
@@ -366,13 +498,14 @@ def pack_segment(segment: Segment) -> bytes:
 def unpack_segment(packed: bytes, read: Callable[[bytes], tuple[bytes, ...] | None]) -> Segment:
     """The segment that was ``packed``; ``read`` makes a set of nodes of their ids."""
     numbers, queue, id, last_id, origin, bits, offsets, overheads, *sets = unpack_texts(packed)
-    number, slot, seed, urgency, overhead, *places, retry, flags = _NUMBERS.unpack(numbers)
+    number, slot, seed, urgency, overhead, *places, retry, runs, flags = _NUMBERS.unpack(numbers)
     segment = Segment(number, seed, queue, urgency, overhead)
     segment.slot = slot
     segment.ctime, segment.last_ctime, segment.etime, segment.live, segment.bodies = places
     segment.id, segment.last_id = id, last_id
     segment.origin = None if flags & _QUEUED else origin
     segment.retry = retry
+    segment.runs = runs
     segment.plain = flags & _PLAIN != 0
     segment.letters = flags & _LETTERS != 0
     segment.moved = flags & _MOVED != 0

@@ -409,10 +409,12 @@ class AofCodec:
             places = [place for place in places if place >= first]
         try:
             data = self.read_file(number) if segment.data is None else segment.data
-            jobs: list[Job] = [
-                job_of(segment, place, *segment.read(data, 0, place), self._store)
-                for place in places[:most]
-            ]
+            found = segment.read_all(data)
+            jobs = [
+                job_of(segment, found, at, self._store)
+                for at in range(len(found.places))
+                if found.places[at] >= first
+            ][:most]
         except (DamagedError, OSError) as problem:
             self._paging.rebuild(segment, str(problem))
             return [], 0

@@ -26,24 +26,26 @@ from disque_trio.node.core.pages.pages import ALL, IDS, VIEW
 from disque_trio.node.core.pages.segment import (
     LATER,
     PLACE_BITS,
+    QTIME,
     RETRIED,
     UNKNOWN,
     DamagedError,
+    Records,
     Segment,
 )
 from disque_trio.node.core.queues.group_lanes import by_turns
 from disque_trio.node.core.queues.queue import GROUPED_AT_ONCE, Queue
 from disque_trio.node.core.queues.store import TIME_ERROR, JobStore
-from disque_trio.protocol.serialjob import ID_LENGTH, SerialJob, decode_job
+from disque_trio.protocol.serialjob import ID_LENGTH, SerialJob
 from disque_trio.protocol.trailer import BY_ATTEMPTS, Letter, Trailer, split_body
 
 READ_AHEAD: Final = 1 << 20  # bytes; a scan reads no more together
 KEPT: Final = 10_000  # ms that what was read is kept for whoever asked for it
 
 
-def job_of(segment: Segment, place: int, qtime: int, found: SerialJob, store: JobStore) -> Job:
-    """The job that was ``found`` at ``place`` of ``segment``, to be queued again at ``qtime`` (ms),
-    to look at."""
+def job_of(segment: Segment, records: Records, at: int, store: JobStore) -> Job:
+    """The job ``at`` of those that were read from ``segment``, to look at."""
+    found = records.job(at, segment.queue)
     body, trailer = found.body, None
     if found.flags & FLAG_TRAILER:
         body, trailer = split_body(body)
@@ -61,7 +63,7 @@ def job_of(segment: Segment, place: int, qtime: int, found: SerialJob, store: Jo
     job.waits = segment.origin == RETRIED
     job.nacks = found.nacks
     job.deliveries = found.deliveries
-    revive(job, segment, place, found.flags, qtime, store)
+    revive(job, segment, records.places[at], found.flags, records.number(at, QTIME), store)
     return job
 
 
@@ -194,7 +196,7 @@ class DiskViews:
                 return segment.data
             if place == IDS:
                 return segment.data[segment.size :]
-            return segment.data[segment.offsets[place] : segment.offsets[place + 1]]
+            return segment.part(segment.data, place)
         key = (segment.number, VIEW + place)
         if key in self._read:
             self._asked.pop(key, None)
@@ -204,15 +206,15 @@ class DiskViews:
             self._pages.order_read(segment, VIEW + place)
         return None
 
-    def _look_at(self, segment: Segment, place: int, data: bytes, start: int) -> Job | None:
-        """The job at ``place`` of ``segment``, which stays on disk; ``data`` is from offset
-        ``start`` of its file. None: it has ended. Raises ``DamagedError``."""
-        qtime, found = segment.read(data, start, place)
+    def _look_at(self, segment: Segment, records: Records, at: int) -> Job | None:
+        """The job ``at`` of ``records``, which stays on disk, in ``segment``. None: it has
+        ended."""
         # It may have come into memory meanwhile, or even have left it again.
-        job = self._store.jobs.get(found.id)
-        if job is not None or not self._pages.find(found.id):
+        id = records.ids[at]
+        job = self._store.jobs.get(id)
+        if job is not None or not self._pages.find(id):
             return job
-        job = job_of(segment, place, qtime, found, self._store)
+        job = job_of(segment, records, at, self._store)
         gone = job.etime * 1000 + 1000
         job.awake = min(job.qtime, gone) if job.qtime else gone  # as ``JobStore.schedule``
         return job
@@ -222,15 +224,16 @@ class DiskViews:
         Raises ``DamagedError``."""
         found: list[bytes] = []
         trailers = self._store.trailers
-        for place in segment.places():
-            found.append(segment.record(data, 0, place)[2])
-            if not trailers.all_travel:
-                job = decode_job(found[-1])
-                if job.flags & FLAG_TRAILER and not trailers.travels(split_body(job.body)[1]):
-                    view = job_of(segment, place, 0, job, self._store)
-                    flags = job.flags & ~FLAG_TRAILER
-                    body = view.body or b""
-                    found[-1] = self._store.replicas.serialize(view, flags, job.etime, body)
+        replicas = self._store.replicas
+        records = segment.read_all(data)
+        for at in range(len(records.places)):
+            job = records.job(at, segment.queue)
+            if job.flags & FLAG_TRAILER and not trailers.all_travel:
+                body, trailer = split_body(job.body)
+                if not trailers.travels(trailer):
+                    job.flags &= ~FLAG_TRAILER
+                    job.body = body
+            found.append(replicas.write(job, segment.holders_at(records.places[at])))
         return found
 
     def dead(self) -> dict[bytes, int]:
@@ -308,7 +311,7 @@ class DiskViews:
                 if data is None:
                     yield None
             try:
-                job = self._look_at(segment, place, data, segment.offsets[place])
+                job = self._look_at(segment, segment.read_part(data, place), 0)
             except DamagedError as problem:
                 damaged.append(segment)
                 self._rebuild(segment, str(problem))
@@ -414,8 +417,9 @@ class DiskViews:
         """The jobs that are still in ``segment``, whose file is ``data``, to look at. Raises
         ``DamagedError``."""
         found: dict[bytes, Job] = {}
-        for place in segment.places():
-            job = self._look_at(segment, place, data, 0)
-            if job is not None and segment.has(place):
+        records = segment.read_all(data)
+        for at in range(len(records.places)):
+            job = self._look_at(segment, records, at)
+            if job is not None and segment.has(records.places[at]):
                 found[job.id] = job
         return found

@@ -1,8 +1,9 @@
 """Moves the middle of long queues to disk: chooses jobs that may go, and makes segments of them."""
 
+from array import array
 from collections.abc import Callable
 from struct import Struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from disque_trio.node.core.jobs.job import (
@@ -17,19 +18,28 @@ from disque_trio.node.core.jobs.registry import SHARD_SHIFT
 from disque_trio.node.core.jobs.uniques import Entry
 from disque_trio.node.core.pages.pages import Pages
 from disque_trio.node.core.pages.segment import (
+    CHECKSUM,
+    CTIME,
     EXPIRING_SECONDS,
-    HEAD_SIZE,
+    FIXED,
+    LONG,
+    NUMBERS,
+    QTIME,
     RETRIED,
+    ROW,
     Segment,
     SegmentLines,
-    pack_head,
 )
 from disque_trio.node.core.queues.disk_views import line_order
 from disque_trio.node.core.queues.group_lanes import LANES_A_LOOK, Lanes, put_in_group
 from disque_trio.node.core.queues.queue import Queue, chunk_after, place_after
 from disque_trio.node.core.queues.store import JobStore
 from disque_trio.protocol.keyrecord import CONFIRMED
+from disque_trio.protocol.serialjob import ID_LENGTH
 from disque_trio.respserver.memory import MEMORY
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
 
 HEAD_KEPT: Final = 2  # segments' worth of jobs that stay at the head of a queue
 QUEUES_A_LOOK: Final = 64
@@ -46,9 +56,99 @@ _FRACTION: Final = 64  # of the limit, by which memory grows before the next loo
 KEY_TAKES: Final = 200  # bytes of memory for the key of a job on disk, besides the key
 MOST_SETS: Final = 200  # of holders in a segment; a byte has to say which
 _ENTRY: Final = Struct("<q?")  # of a key: until when it is kept, and whether that is its time
-_RECORD: Final = 160  # bytes of a record besides the body, about
+_LATEST: Final = 1 << 61  # creation time of a job on disk
 # Those that a job on disk may not have.
 STAYING: Final = ~(1 | 2 | FLAG_DELIVERED | FLAGS_PRIORITY | FLAG_TRAILER)
+
+
+_crc32: Final = crc32  # compiled, an imported name costs a look-up at each use
+
+
+class Columns:
+    """What the file of a segment has of its jobs, while they are collected.
+
+    Attributes:
+        ids, wholes, checksums: the jobs' ids, their bodies with the trailers, the checksums of the
+            ids. size: bytes of the bodies.
+    """
+
+    __slots__ = (
+        "_ctimes",
+        "_delay",
+        "_ends",
+        "_expiry",
+        "_kind",
+        "_qtimes",
+        "_retry",
+        "_runs",
+        "checksums",
+        "ids",
+        "size",
+        "wholes",
+    )
+
+    def __init__(self) -> None:
+        self.ids: list[bytes] = []
+        self.wholes: list[bytes] = []
+        self.checksums: list[int] = []
+        self.size: i64 = 0
+        self._ends = [0]
+        self._ctimes: list[int] = []
+        self._qtimes: list[int] = []
+        self._runs: list[int] = []
+        # The numbers of the last run.
+        self._expiry: i64 = -1
+        self._retry: i64 = 0
+        self._delay: i64 = 0
+        self._kind: i64 = 0
+
+    def add(self, job: Job, flags: int, whole: bytes) -> int:
+        """Add ``job`` with these ``flags``, whose body and trailer are ``whole``. Return the
+        checksum of its id."""
+        low: i64 = flags
+        kind: i64 = int(job.state) << 8 | low
+        expiry: i64 = job.etime << 16 | int(job.repl)
+        retry: i64 = job.retry << 16 | int(job.nacks)
+        delay: i64 = job.delay << 16 | int(job.deliveries)
+        if (
+            expiry != self._expiry
+            or retry != self._retry
+            or delay != self._delay
+            or kind != self._kind
+        ):
+            self._runs += [len(self.ids), int(expiry), int(retry), int(delay), int(kind)]
+            self._expiry = expiry
+            self._retry = retry
+            self._delay = delay
+            self._kind = kind
+        id = job.id
+        checksum: int = _crc32(id)
+        self.ids.append(id)
+        self.wholes.append(whole)
+        self.checksums.append(checksum)
+        self.size += len(whole)
+        self._ends.append(self.size)
+        self._ctimes.append(job.ctime)
+        self._qtimes.append(job.qtime)
+        return checksum
+
+    def fill(self, segment: Segment) -> bytes:
+        """Give the jobs to ``segment``; return the bytes of its file."""
+        count = len(self.ids)
+        segment.live = count
+        segment.bits = bytearray(b"\xff" * (count + 7 >> 3))
+        rows = array(LONG, bytes(ROW * count))
+        rows[CTIME::NUMBERS] = array(LONG, self._ctimes)
+        rows[QTIME::NUMBERS] = array(LONG, self._qtimes)
+        rows[CHECKSUM::NUMBERS] = array(LONG, self.checksums)
+        data = b"".join([*self.wholes, *self.ids, rows])
+        return segment.finish(data, self._ends, array(LONG, self._runs).tobytes())
+
+    def are_of(self, node: bytes) -> bool:
+        """Whether ``node`` made all the jobs (see ``is_maker``)."""
+        ids = b"".join(self.ids)
+        count = len(self.ids)
+        return all(ids[at + 2 :: ID_LENGTH] == node[at : at + 1] * count for at in range(8))
 
 
 class KeysOnDisk:
@@ -379,17 +479,18 @@ class PageOut:
         waiting = progress.waiting
         waits = origin == RETRIED
         busy = [ids for ids in self.busy if ids]
-        records: list[bytes] = []
-        ids: list[bytes] = []
         segment: Segment | None = None
-        at = 0
-        memory = tell_at = 0
+        columns = Columns()
+        memory: i64 = 0
+        tell_at = 0
+        moved = differs = trailed = False
         registry = store.jobs
         shards = registry.shards
-        checksums: list[int] = []
         timers = store.timers
         shares = self._memory.shares
-        gone = self._machine.now // 1000 + EXPIRING_SECONDS  # they would come back by then
+        most_bytes: i64 = 2 * pages.most_bytes
+        gone: i64 = self._machine.now // 1000 + EXPIRING_SECONDS  # they would come back by then
+        earliest: i64 = 0
         for job in jobs:
             body = job.body
             if (
@@ -398,15 +499,17 @@ class PageOut:
                 or (copies and job.flags & FLAG_DELIVERED)
                 or body is None
                 or job.etime <= gone
+                or job.ctime > _LATEST
                 or (waiting and not waits and job.id in waiting)
                 or (busy and any(job.id in ids for ids in busy))
-                or (segment is not None and len(segment.holders) >= MOST_SETS)
-                or at > 2 * pages.most_bytes  # with what ``_measure`` does not know of
+                or (differs and segment is not None and len(segment.holders) >= MOST_SETS)
+                or columns.size > most_bytes  # with what ``_measure`` does not know of
             ):
                 kept.append(job)
                 continue
             flags = job.flags & FLAGS_IN_FILES
             whole = body
+            is_letter = False
             if job.flags & FLAG_TRAILER:
                 trailer = self._trailer_of(job)
                 if not trailer:
@@ -415,55 +518,53 @@ class PageOut:
                 flags |= FLAG_TRAILER
                 whole += trailer
                 is_letter = self._store.trailers.is_dead_letter(job)
-            else:
-                is_letter = False
             if segment is not None and segment.letters != is_letter:
                 kept.append(job)
                 continue
-            payload = self._replicas.serialize(job, flags, job.etime, whole)
-            overhead = len(payload) - len(body) + HEAD_SIZE
+            holders = job.delivered
+            overhead = len(whole) - len(body)
             if segment is None:
                 segment = pages.begin(name, urgency, overhead)
                 segment.origin = origin
-                segment.plain = not copies
                 segment.letters = is_letter
-                segment.ctime, segment.id, segment.etime = job.ctime, job.id, int(job.etime)
+                segment.ctime, segment.id = job.ctime, job.id
+                segment.holders.append(holders)
+                earliest = job.etime
+            if differs or overhead != segment.overhead or holders is not segment.holders[0]:
+                differs = True
+                segment.differ(len(columns.ids), overhead, holders)
+            if not moved and (copies or job.nacks or job.deliveries):
+                moved = progress.has_moved(job)
             id = job.id
-            checksum = crc32(id)
-            records.append(pack_head(segment.seed, len(ids), int(job.qtime), checksum, payload))
-            records.append(payload)
-            at += len(payload) + HEAD_SIZE
-            if not segment.moved and progress.has_moved(job):
-                segment.moved = True
-            holders = job.delivered
-            segment.append(at, overhead, holders)
-            if holders is not None or segment.moved or flags & FLAG_TRAILER:
-                segment.plain = False
+            checksum = columns.add(job, flags, whole)
             if holders is not None and job.retry:
                 awake = int(job.awake)
                 tell_at = awake if not tell_at or awake < tell_at else tell_at
                 retry = int(job.retry)
                 segment.retry = retry if not segment.retry else min(segment.retry, retry)
-            if job.etime < segment.etime:
-                segment.etime = int(job.etime)
-            segment.bodies += len(body)
-            ids.append(id)
+            if job.etime < earliest:
+                earliest = job.etime
             timers.remove(job)
-            if job.flags & FLAG_TRAILER:
+            if flags & FLAG_TRAILER:
+                trailed = True
                 self._leave_trailer(job)
-            checksums.append(checksum)
             del shards[checksum >> SHARD_SHIFT][id]
-            memory += JOB_OVERHEAD + len(body)
+            memory += len(body)
             if shares is not None and not shares.counts(id):
                 shares.add(name, MEMORY, JOB_OVERHEAD + len(body))
             segment.last_ctime, segment.last_id = job.ctime, id
         if segment is None:
             return None
-        registry.count -= len(ids)
-        self._memory.used -= memory
-        segment.live = len(ids)
-        segment.bits = bytearray(b"\xff" * (len(ids) + 7 >> 3))
-        pages.add(segment, ids, checksums, b"".join(records + ids))
+        count = len(columns.ids)
+        registry.count -= count
+        self._memory.used -= int(memory) + JOB_OVERHEAD * count
+        segment.bodies = int(memory)
+        segment.etime = int(earliest)
+        segment.moved = moved or not (copies or columns.are_of(self._replicas.own))
+        alone = segment.holders == [None]
+        segment.plain = alone and not (copies or trailed or segment.moved)
+        data = columns.fill(segment)
+        pages.add(segment, columns.ids, columns.checksums, data)
         if tell_at and not copies:
             pages.tell_at(segment, tell_at)
         return segment
@@ -497,7 +598,7 @@ def _measure(
     for at in range(index, len(chunks)):
         chunk = chunks[at]
         for place in range(first, len(chunk)):
-            size += len(chunk[place].body or b"") + _RECORD
+            size += len(chunk[place].body or b"") + FIXED
             count += 1
             if count == most or size >= most_bytes:
                 left = len(chunk) - place - 1
@@ -522,7 +623,7 @@ def _skip(chunks: list[list[Job]], most: int, size: int) -> tuple[int, int, int]
             if count >= most or size <= 0:
                 return index, at, count
             count += 1
-            size -= len(chunk[at].body or b"") + _RECORD
+            size -= len(chunk[at].body or b"") + FIXED
     return len(chunks), 0, count
 
 

@@ -12,7 +12,7 @@ here. Copies that this node holds for others go as well, and jobs with a delay (
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from zlib import crc32
 
 from disque_trio.eventlog.schema import ACKED, Kind, Reason
@@ -23,31 +23,27 @@ from disque_trio.node.core.jobs.job import (
     Job,
     id_minutes,
 )
-from disque_trio.node.core.jobs.registry import SHARD_SHIFT
 from disque_trio.node.core.pages.pages import ALL_JOBS, EXPIRE, TELL, VIEW, Pages
 from disque_trio.node.core.pages.segment import (
+    CHECKSUM,
     RETRIED,
     DamagedError,
     Segment,
     SegmentLines,
 )
-from disque_trio.node.core.queues.disk_views import DiskViews, line_order, remade, revive
+from disque_trio.node.core.queues.disk_views import DiskViews, line_order, remade
 from disque_trio.node.core.queues.give_back import GiveBack
 from disque_trio.node.core.queues.in_no_queue import LOOK_AFTER, InNoQueue
+from disque_trio.node.core.queues.page_in import PageIn
 from disque_trio.node.core.queues.page_out import STAYING, KeysOnDisk, PageOut
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
-from disque_trio.protocol.serialjob import HEAD, Head, decode_job, deljob, loadjob
-from disque_trio.protocol.trailer import Trailer, split_body
+from disque_trio.protocol.serialjob import decode_job, deljob, loadjob
+from disque_trio.protocol.trailer import split_body
 from disque_trio.respserver.memory import MEMORY, UNLIMITED
-
-if TYPE_CHECKING:
-    from mypy_extensions import i64
 
 READ_AT_ONCE: Final = 4  # segments, as it is time
 WALKED: Final = 500  # jobs at a time
-_JOB_HEAD: Final = HEAD.size
-_unpack: Final = HEAD.unpack_from
 
 
 class Paging:
@@ -75,12 +71,12 @@ class Paging:
         self._reading: set[int] = set()  # of these, numbers of those that are being read
         self.keys = KeysOnDisk(store)
         self._out = PageOut(store, self.keys)
+        self._in = PageIn(store, self.keys)
         self.give_back = GiveBack(store, self._out.busy)
         self._out.busy.append(self.give_back.visits)
         self.aside = InNoQueue(store, self._out)
         self._out.more = self.aside.page_out_one
         self._dead: dict[bytes, Callable[[Job], None]] = {}
-        self._trailers: dict[bytes, Trailer] = {}  # of jobs that were read, and are not held yet
         self._store = store
         self._machine = store.machine
         self._memory = store.machine.memory
@@ -119,17 +115,17 @@ class Paging:
 
     def _feed(self) -> None:
         """Have the segments read that queues need."""
-        hungry = self.pages.hungry
+        pages = self.pages
         soon = False
-        for lines in list(hungry):
+        for lines in list(pages.hungry):
             first = lines.first()
             if first is None or first.reading:
-                del hungry[lines]
+                del pages.hungry[lines]
             elif first.data is not None:
                 soon = True  # no need to wait for the disk
             else:
-                del hungry[lines]
-                self.pages.order_read(first)
+                del pages.hungry[lines]
+                pages.order_read(first)
         if soon:
             self.wake()
 
@@ -225,15 +221,14 @@ class Paging:
         now = self._machine.now
         tell = self._replicas.tell_of_queued
         try:
-            for place in segment.places():
-                holders = segment.holders_at(place)
-                if holders is not None:
-                    head: Head = _unpack(segment.record(data, 0, place)[2])
-                    if head[8]:  # it has a retry time
-                        tell(head[1], holders)
+            found = segment.read_all(data)
         except DamagedError as problem:
             self.rebuild(segment, str(problem))
             return
+        for at in range(len(found.places)):
+            holders = segment.holders_at(found.places[at])
+            if holders is not None and found.shared(at).retry >> 16:
+                tell(found.ids[at], holders)
         segment.told = now
         # As ``JobStore.ahead``, with a sixteenth of the time for the disk.
         retry = segment.retry * 1000
@@ -364,11 +359,11 @@ class Paging:
                 try:
                     if data is None:
                         raise DamagedError("the file cannot be read")
-                    qtime, _, record = segment.record(data, segment.offsets[place], place)
+                    found = segment.read_part(data, place)
                 except DamagedError as problem:
                     self.rebuild(segment, str(problem))
                     return
-                self._take_one(segment, place, self._read_one(segment, place, qtime, record))
+                self._take_one(segment, place, self._in.read_one(segment, found, 0))
         self._is_read(number, place)
 
     def _is_read(self, number: int, place: int) -> None:
@@ -386,36 +381,17 @@ class Paging:
             return False
         jobs: list[Job] = []
         checksums: list[int] = []
-        self._trailers.clear()
-        places = segment.places()
-        for at in range(len(places)):
-            qtime, checksum, record = found[at]
-            jobs.append(self._read_one(segment, places[at], qtime, record))
-            checksums.append(checksum)
+        self._in.trailers.clear()
+        for at in range(len(found.places)):
+            jobs.append(self._in.read_one(segment, found, at))
+            checksums.append(found.number(at, CHECKSUM))
         self._put_back(segment, jobs, checksums)
         return True
-
-    def _read_one(self, segment: Segment, place: int, qtime: int, record: bytes) -> Job:
-        """The job at ``place`` of ``segment``, to be queued again at ``qtime`` (ms); ``record`` is
-        it, serialised. Its trailer, if it has one, is in ``_trailers``."""
-        head: Head = _unpack(record)
-        _, id, _, flags, repl, etime, ctime, delay, retry, nacks, deliveries, size = head
-        body_at: i64 = _JOB_HEAD + size + 4
-        end: i64 = body_at + segment.body_size(place)
-        body = record[body_at:end]
-        job = Job(id, segment.queue, body, repl, ctime, etime, delay, retry)
-        job.nacks = nacks
-        job.deliveries = deliveries
-        if flags & FLAG_TRAILER:
-            whole = decode_job(record).body
-            self._trailers[id] = split_body(whole)[1]
-        revive(job, segment, place, flags, qtime, self._store)
-        return job
 
     def _take_one(self, segment: Segment, place: int, job: Job) -> None:
         """Bring ``job``, the one at ``place`` of ``segment``, back into memory."""
         self.pages.take(segment, self._lines_of(segment), place, not segment.plain)
-        self._hold(segment, job, crc32(job.id))
+        self._hold(segment, [job], [crc32(job.id)])
         if segment.origin is None:
             self._put_in(segment, [job])
             if segment.plain:
@@ -428,8 +404,7 @@ class Paging:
 
     def _hold_all(self, segment: Segment, jobs: list[Job], checksums: list[int]) -> None:
         """Hold ``jobs``, which were in ``segment``, and whose ids have these ``checksums``."""
-        for at in range(len(jobs)):
-            self._hold(segment, jobs[at], checksums[at])
+        self._hold(segment, jobs, checksums)
         if segment.origin is None:
             self._put_in(segment, jobs)
             self._out.came = self._machine.now
@@ -441,18 +416,19 @@ class Paging:
         """Bring those jobs of ``segment``, whose file is ``data``, back that expire next."""
         pages = self.pages
         try:
-            first, found = segment.expiring(data, self._machine.now // 1000)
+            found = segment.read_all(data)
         except DamagedError as problem:
             self.rebuild(segment, str(problem))
             return
+        first, nearer = segment.expiring(found, self._machine.now // 1000)
         pages.watch(segment, first)
         self.wake_by_due()
         lines = self._lines_of(segment)
         jobs: list[Job] = []
-        self._trailers.clear()
-        for place, qtime, record in found:
-            jobs.append(self._read_one(segment, place, qtime, record))
-            pages.take(segment, lines, place)
+        self._in.trailers.clear()
+        for at in nearer:
+            jobs.append(self._in.read_one(segment, found, at))
+            pages.take(segment, lines, found.places[at])
         if jobs:
             self._hold_all(segment, jobs, [crc32(job.id) for job in jobs])
 
@@ -464,32 +440,23 @@ class Paging:
         assert lines is not None
         return lines
 
-    def _hold(self, segment: Segment, job: Job, checksum: int) -> None:
-        """Hold ``job``, which was in ``segment``, and whose id has this ``checksum``."""
-        store = self._store
-        id = job.id
-        if segment.origin == RETRIED:
-            store.progress.waiting[id] = job
-        store.jobs.shards[checksum >> SHARD_SHIFT][id] = job
-        store.jobs.count += 1
-        size = JOB_OVERHEAD + len(job.body or b"")
-        self._memory.used += size
-        shares = self._memory.shares
-        if shares is not None and not shares.counts(id):
-            shares.add(job.queue, MEMORY, -size)  # it will be counted with those in memory
-        if job.flags & FLAG_TRAILER:
-            trailer = self._trailers.pop(id, None)
-            job.flags &= ~FLAG_TRAILER
-            if trailer is not None:
-                store.trailers.put(job, trailer)
-            self.keys.take(id)
-        store.schedule(job)
+    def _hold(self, segment: Segment, jobs: list[Job], checksums: list[int]) -> None:
+        """Hold ``jobs``, which were in ``segment``, and whose ids have these ``checksums``."""
+        self._in.hold(segment, jobs, checksums)
         if segment.asks:
-            self.ask_first(job)
+            for job in jobs:
+                self.ask_first(job)
+        if self.dumping or segment.moved:
+            for job in jobs:
+                self._note(segment, job)
+
+    def _note(self, segment: Segment, job: Job) -> None:
+        """Note ``job``, which was in ``segment``, for files that may have passed its place."""
+        store = self._store
         if segment.moved and store.progress.recording and store.progress.has_moved(job):
-            store.progress.note(job)  # a new file may have passed its place
+            store.progress.note(job)
         if self.dumping and self._machine.journaling:
-            # The dump may have passed its place. A job that is loaded twice is only one.
+            # A job that is loaded twice is only one.
             flags = job.flags & FLAGS_IN_FILES
             carried = store.trailers.carried(job)
             if carried:
@@ -532,13 +499,13 @@ class Paging:
         file, by place. The others are lost."""
         segment = self.pages.segments.get(number)
         if segment is not None:
-            self._trailers.clear()
+            self._in.trailers.clear()
             places = [place for place in segment.places() if place in found]
             jobs: list[Job] = []
             for place in places:
                 one = decode_job(found[place])
                 if one.flags & FLAG_TRAILER:
-                    one.body, self._trailers[one.id] = split_body(one.body)
+                    one.body, self._in.trailers[one.id] = split_body(one.body)
                 one.flags &= ~STAYING
                 jobs.append(remade(segment, place, one, self._store))
             jobs.sort(key=line_order)
@@ -570,10 +537,10 @@ class Paging:
             if place < 0:
                 return not self.page_in(segment, segment.data)
             try:
-                qtime, _, record = segment.record(segment.data, 0, place)
+                found = segment.read(segment.data, place)
             except DamagedError:
                 return False
-            self._take_one(segment, place, self._read_one(segment, place, qtime, record))
+            self._take_one(segment, place, self._in.read_one(segment, found, 0))
             return False
         key = (segment.number, place)
         waiting = self._awaited.get(key)

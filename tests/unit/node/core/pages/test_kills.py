@@ -72,7 +72,7 @@ class Life:
             self.end(node, id)
         node("QPEEK", "q", 50)
         damaged = next(iter(node.files))
-        node.files[damaged] = node.files[damaged][:400]
+        node.files[damaged] = node.files[damaged][:100]
         added += [node.add("q", "late") for _ in range(10)]
         node.settle()
         for id in added[50:60]:

@@ -140,12 +140,12 @@ def test_a_job_is_found_again_after_what_led_to_its_place_was_swept_out() -> Non
 
 def test_qpurge_reads_only_ids() -> None:
     bench, ids = filled()
-    most = max(segment.size for segment in bench.pages.segments.values())
+    most = max(segment.file_size for segment in bench.pages.segments.values())
     read: list[int] = []
     perform = bench.pages.perform
 
     def noted(orders: list[Order]) -> None:
-        read.extend(order.end - order.start for order in orders if order.kind == READ)
+        read.extend(part[1] - part[0] for one in orders for part in one.parts if one.kind == READ)
         perform(orders)
 
     bench.pages.perform = noted
@@ -424,7 +424,7 @@ def test_a_scan_reads_few_large_jobs_at_a_time() -> None:
         if job is not None:
             found.append(job.id)
             continue
-        size = sum([order.end - order.start for order in read])
+        size = sum([end - start for order in read for start, end in order.parts])
         assert 0 < size < 2_000_000
         bench.orders += read
         read.clear()

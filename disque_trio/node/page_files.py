@@ -1,5 +1,5 @@
-"""The files of the jobs that lie on disk (see ``node.core.queues.paging``): a thread writes, reads
-and removes them between the turns.
+"""The files of the jobs that lie on disk (see ``node.core.queues.paging``): they are written,
+read and removed at once as long as that takes no time, and otherwise in a thread between the turns.
 
 They are a cache of what the append-only file says: they are never synced, and those of an earlier
 process are removed at the start, unless it has left an index of them (see ``index_file``). A file
@@ -10,6 +10,7 @@ import os
 from collections import deque
 from collections.abc import Container, Iterable
 from pathlib import Path
+from time import perf_counter
 from typing import NamedTuple
 
 import trio
@@ -28,6 +29,9 @@ ENDING = ".seg"
 ENDINGS = (ENDING, lost_pages.ENDING)
 ORDERS_AT_ONCE = 256
 AGAIN_SECONDS = 1.0  # until the append-only file, which could not be opened, is tried again
+SLOW_SECONDS = 0.005  # for a file, after which a thread has the next ones
+BYTES_A_TURN = 2 << 20  # that may be read and written outside the thread
+DROP_TAKES = 1 << 16  # of these, about as much as removing a file takes
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 
 
@@ -47,6 +51,11 @@ class Waiting:
     def __init__(self) -> None:
         self._orders: deque[Order] = deque()
         self._ordered = trio.Event()
+
+    @property
+    def number(self) -> int:
+        """How many there are."""
+        return len(self._orders)
 
     def add(self, orders: Iterable[Order]) -> None:
         """Add ``orders`` behind the others."""
@@ -78,6 +87,10 @@ class PageFiles:
         self._running = False
         self._later: list[Order] = []
         self._problem = ""
+        self._is_slow = False  # the disk took long the last time
+        self._is_busy = False  # the thread is at work
+        self._moment = 0  # of the node, in which there is still ``_room`` for so many bytes
+        self._room = 0
         self._home: Path | None = None  # stays the same if ``dir`` changes
         self._lost = lost_pages.LostPages(
             node.paging.pages, self.path, lambda: Path(config.appendfilename)
@@ -174,20 +187,43 @@ class PageFiles:
     # ---- orders -----------------------------------------------------------------------------
 
     def _perform(self, orders: list[Order]) -> None:
-        """Carry ``orders`` out: in a thread, once there are turns.
+        """Carry ``orders`` out: at once as long as the disk is fast, as the records of the
+        append-only file are written; a thread would cost more. Otherwise in a thread, once there
+        are turns.
 
-        A busy node leaves a thread little time. When much waits to be written, it is written here,
-        as the records of the append-only file are.
+        A busy node leaves a thread little time. When much waits to be written, it is written here.
         """
         pages = self._node.paging.pages
         behind = pages.writing > pages.most_writing // 2
-        at_once = [one for one in orders if not self._running or (behind and one.kind == WRITE)]
-        later = orders if not at_once else [one for one in orders if one not in at_once]
-        if later:
-            self._searches.add([one for one in later if one.kind == REBUILD])
-            self._orders.add([one for one in later if one.kind != REBUILD])
-        if at_once:
-            self._take(self._carry_out(at_once))
+        done: list[Done] = []
+        for order in orders:
+            if not self._running or (behind and order.kind == WRITE):
+                done += self._carry_out([order])
+            elif order.kind == REBUILD:
+                self._searches.add([order])
+            elif not self._do_now(order, done):
+                self._orders.add([order])
+        if done:
+            self._take(done)
+
+    def _do_now(self, order: Order, done: list[Done]) -> bool:
+        """Carry ``order`` out if that does not take long, and add it to what is ``done``. Return
+        whether it was carried out."""
+        if self._node.now != self._moment:
+            self._moment = self._node.now
+            self._room = BYTES_A_TURN
+        if self._is_busy or self._orders.number or self._is_slow or self._room <= 0:
+            return False
+        if order.kind == READ:
+            data = _read_cached(self.path(order.number), order.parts)
+            if data is None:
+                return False
+            self._room -= len(data)
+            done.append(Done(order, data))
+        else:
+            self._room -= max(len(order.data), DROP_TAKES)
+            done += self._carry_out([order])
+        return True
 
     async def run(self, engine: Engine) -> None:
         """Carry out orders until cancelled."""
@@ -198,7 +234,7 @@ class PageFiles:
                 while True:
                     await self._carry_out_some(self._orders, ORDERS_AT_ONCE, engine)
         finally:
-            self._running = False
+            self._running = self._is_busy = False
 
     async def _search(self, engine: Engine) -> None:
         """Look for jobs in the append-only file as they are ordered, and again later if it cannot
@@ -213,7 +249,9 @@ class PageFiles:
         """Carry out the next orders of ``waiting``, when there are some."""
         orders = await waiting.some(most)
         may_stop = waiting is self._searches
+        self._is_busy = self._is_busy or not may_stop
         done = await trio.to_thread.run_sync(self._carry_out, orders, abandon_on_cancel=may_stop)
+        self._is_busy = self._is_busy and may_stop
         self._node.now = self._clock.now()
         self._take(done)
         engine.after_node()
@@ -226,6 +264,7 @@ class PageFiles:
     def _carry_out(self, orders: list[Order]) -> list[Done]:
         """Carry ``orders`` out; may be called in another thread."""
         done: list[Done] = []
+        started = perf_counter()
         gone = {order.number for order in orders if order.kind == DROP}
         for order in orders:
             try:
@@ -242,6 +281,8 @@ class PageFiles:
                     done.append(Done(order, jobs=self._lost.find(order.number)))
             except OSError as problem:
                 done.append(Done(order, problem=problem.strerror or str(problem)))
+        if all(order.kind != REBUILD for order in orders):
+            self._is_slow = perf_counter() - started > SLOW_SECONDS * len(orders)
         return done
 
     def _take(self, done: list[Done]) -> None:
@@ -308,3 +349,23 @@ def _read(path: Path, parts: list[tuple[int, int]]) -> bytes:
     finally:
         os.close(fd)
     return found[0] if len(found) == 1 else b"".join(found)
+
+
+def _read_cached(path: Path, parts: list[tuple[int, int]]) -> bytes | None:
+    """The same, if no disk has to be waited for; None: it has."""
+    if not hasattr(os, "RWF_NOWAIT"):
+        return None
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        found = [bytearray(end - start) for start, end in parts]
+        for part, (start, _) in zip(found, parts, strict=True):
+            if os.preadv(fd, [part], start, os.RWF_NOWAIT) != len(part):
+                return None
+    except OSError:  # it would have to wait, or the file system cannot tell
+        return None
+    finally:
+        os.close(fd)
+    return bytes(found[0]) if len(found) == 1 else b"".join(found)

@@ -597,6 +597,18 @@ class SegmentLines:
             return None
         return self.by_urgency[max(self.by_urgency)][0]
 
+    def first_few(self, jobs: int, size: int) -> list[Segment]:
+        """The segments that are needed first: one, and those that follow as long as all of them
+        have no more than so many ``jobs``, and ``size`` bytes of bodies."""
+        found: list[Segment] = []
+        for segment in self.by_urgency[max(self.by_urgency)]:
+            jobs -= segment.live
+            size -= segment.bodies
+            if found and (jobs < 0 or size < 0):
+                break
+            found.append(segment)
+        return found
+
     def neighbour(self, segment: Segment) -> Segment | None:
         """A segment next to ``segment`` that is sparse, too; None: there is none."""
         line = self.by_urgency[segment.urgency]

@@ -42,6 +42,7 @@ from disque_trio.protocol.serialjob import decode_job, deljob, loadjob
 from disque_trio.protocol.trailer import split_body
 from disque_trio.respserver.memory import MEMORY, UNLIMITED
 
+READ_AHEAD: Final = 8  # times the bytes of a segment, if they have few jobs
 READ_AT_ONCE: Final = 4  # segments, as it is time
 WALKED: Final = 500  # jobs at a time
 
@@ -125,7 +126,10 @@ class Paging:
                 soon = True  # no need to wait for the disk
             else:
                 del pages.hungry[lines]
-                pages.order_read(first)
+                for segment in lines.first_few(pages.most, READ_AHEAD * pages.most_bytes):
+                    if segment.reading or segment.data is not None or not segment.live:
+                        break
+                    pages.order_read(segment)
         if soon:
             self.wake()
 

@@ -18,6 +18,7 @@ _SLOTS: Final = list(range(_MANY))
 
 _SHIFT: Final = 5  # a bucket is 32 ms, so a timer is late by at most that much
 _RECENT: Final = 32  # buckets; jobs of the same time and retry time are spread over some 16
+_PLACES: Final = _RECENT - 1
 
 
 class JobTimers:
@@ -36,7 +37,7 @@ class JobTimers:
         0)."""
         job.awake = awake
         number = awake >> _SHIFT
-        place = number & _RECENT - 1
+        place = number & _PLACES
         if self._numbers[place] == number:
             bucket = self._recent[place]
         else:
@@ -54,10 +55,9 @@ class JobTimers:
         """Remove ``job``, if it is in the timers."""
         if job.awake == 0:
             return
-        number = int(job.awake >> _SHIFT)
-        place = number & _RECENT - 1
-        is_recent = self._numbers[place] == number
-        bucket = self._recent[place] if is_recent else self._buckets[number]
+        number = job.awake >> _SHIFT
+        place = number & _PLACES
+        bucket = self._recent[place] if self._numbers[place] == number else self._buckets[number]
         last = bucket.pop()
         if last is not job:
             bucket[job.slot] = last
@@ -86,7 +86,7 @@ class JobTimers:
         """Remove the first bucket."""
         number = heappop(self._order)
         del self._buckets[number]
-        self._forget(number & _RECENT - 1)
+        self._forget(number & _PLACES)
 
     def _forget(self, place: int) -> None:
         """Forget the recent bucket at ``place``."""

@@ -31,7 +31,7 @@ def progress_of(node: Node, size: int) -> bytes:
     for shard in node.store.jobs.shards:
         records += progress.records_of(list(shard.values()))
     for number in node.aof_codec.moved_segments():
-        records += progress.records_of(node.aof_codec.jobs_in(number))
+        records += progress.records_of(node.aof_codec.jobs_in(number)[0])
     records += node.store.outcomes.records()
     if size >= 0:
         records.append(pack_stopped(size))

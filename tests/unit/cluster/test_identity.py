@@ -314,6 +314,8 @@ def test_a_key_goes_along_to_another_directory(tmp_path: Path) -> None:
     assert load_key(there).key == key.key
     assert not is_key_of_another(there, key.pem())
     assert is_key_of_another(there, FOREIGN.pem())
+    assert copy_key(there, FOREIGN.pem()) is None
+    assert load_key(there).key == key.key  # one that is there stays
 
 
 def test_the_keys_of_nodes_survive_and_a_damaged_file_is_refused(tmp_path: Path) -> None:

@@ -402,3 +402,14 @@ def test_a_change_is_noted_with_all_that_a_job_has(mesh: Mesh) -> None:
             line for line in map(json.loads, text.splitlines()) if line["event"] == "updated"
         ]
         assert (line["retry"], line["delay"], line["repl"]) == (999, 70, 2)
+
+
+def test_what_comes_after_a_pause_is_noted_in_full() -> None:
+    source = notes()
+    source.eventing = True
+    job = Job(b"D-1", b"q", b"body", **FACTS)
+    source.note("queued", job)
+    source.note_pause(job, "queue")
+    source.note("queued", job)
+    lines = LineWriter("0" * 40).lines(source.events).splitlines()
+    assert [json.loads(line)["event"] for line in lines] == ["queued", "paused", "queued"]

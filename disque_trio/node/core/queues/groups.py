@@ -1,13 +1,10 @@
 """What a queue knows of the groups of its jobs."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.pages.segment import Segment
-
-if TYPE_CHECKING:
-    from disque_trio.node.core.queues.queue import Queue
 
 
 class Groups:
@@ -70,14 +67,14 @@ class Groups:
         """Return all jobs, in lists that the caller must not change."""
         raise NotImplementedError
 
-    def queues(self) -> "list[Queue]":
-        """The jobs of each group; first of those that can be served, in turn."""
+    def queues(self) -> list[Any]:
+        """The jobs of each group, a ``Queue``; first of those that can be served, in turn."""
         raise NotImplementedError
 
     # ---- jobs on disk -----------------------------------------------------------------------
 
-    def lane(self, name: bytes) -> "Queue":
-        """The jobs of the group ``name``, which has some."""
+    def lane(self, name: bytes) -> Any:
+        """The jobs of the group ``name``, which has some: a ``Queue``."""
         raise NotImplementedError
 
     def dry_changed(self, name: bytes) -> None:

@@ -541,7 +541,8 @@ class Queue:
         if group is None:
             return self
         assert self.groups is not None
-        return self.groups.lane(group)
+        found: Queue = self.groups.lane(group)
+        return found
 
     def next_on_disk(self) -> Segment | None:
         """The segment that has the next job; None: that one is in memory, or there is none."""

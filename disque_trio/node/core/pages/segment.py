@@ -38,7 +38,7 @@ CHECKSUM: Final = 2  # of the id, by which the registry finds it
 NUMBERS: Final = 3
 ROW: Final = 8 * NUMBERS  # bytes
 FIXED: Final = ID_LENGTH + ROW  # bytes of a job besides its body and trailer
-RUN: Final = 5  # numbers of a run: its first place, and those of ``Shared``
+RUN: Final = 5  # numbers of a run: its first place, and those of ``Common``
 BLOCK: Final = 32  # jobs with one checksum
 BLOCK_BYTES: Final = 2_048  # of a job; if they are larger, each has its own
 # Numbers of 64 bits. What else has them is several times as slow to make and to read.
@@ -60,7 +60,7 @@ class DamagedError(Exception):
     """The bytes of a segment are not what was written."""
 
 
-class Shared:
+class Common:
     """The numbers that jobs have in common with those before, as in ``Job``.
 
     Attributes:
@@ -98,7 +98,7 @@ class Records:
         self._first = first
         self._starts = runs[::RUN]
         self._runs = [
-            Shared(runs[at + 1], runs[at + 2], runs[at + 3], runs[at + 4])
+            Common(runs[at + 1], runs[at + 2], runs[at + 3], runs[at + 4])
             for at in range(0, len(runs), RUN)
         ]
         self._at = 0  # the run that was last asked for
@@ -107,7 +107,7 @@ class Records:
         """One of the numbers of the job ``at``, which is not a place."""
         return self._numbers[(self.places[at] - self._first) * NUMBERS + which]
 
-    def shared(self, at: int) -> Shared:
+    def shared(self, at: int) -> Common:
         """The other numbers of the job ``at``. It is cheap to go on to the next one."""
         starts = self._starts
         place = self.places[at]

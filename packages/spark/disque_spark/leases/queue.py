@@ -27,7 +27,7 @@ from disque_spark.leases.cells import FAILOVER, QueueCells
 from disque_spark.leases.journal import Cell, Cells, Journal, JournalEntry, append, catch_up
 from disque_spark.leases.lock import RENEW, LeaseLock, number_of
 from disque_spark.leases.queue_batch import QueueBatch
-from disque_spark.leases.rows import PageWriter, batch_of_page, read_ids
+from disque_spark.leases.rows import RowsWriter, batch_of_page, read_ids
 from disque_spark.leases.store import LOCK_SECONDS, Lease, LeaseError, PartitionPlan
 from disque_trio.respclient.login import Login
 
@@ -173,7 +173,7 @@ class QueueStore:
         with self._turn:
             self._lock.check()
             self._look = True
-            pages = PageWriter(self._cells, number)
+            pages = RowsWriter(self._cells, number)
             if first is not None:
                 pages.append(first)
                 pages.finish()

@@ -9,7 +9,7 @@ import pyarrow as pa
 from disque_spark.client import RefusedError, WireError
 from disque_spark.leases import journal as words
 from disque_spark.leases.journal import Cells, Journal, JournalEntry, append, catch_up
-from disque_spark.leases.rows import PageWriter, Spool, read_ids, read_rows
+from disque_spark.leases.rows import RowsWriter, Spool, read_ids, read_rows
 from disque_spark.leases.store import LeaseError
 
 
@@ -111,7 +111,7 @@ class QueueDraft:
 
     def __init__(self, batch: QueueBatch, schema: pa.Schema) -> None:
         self.jobs: set[str] = set()
-        self.pages = PageWriter(batch.cells, batch.journal.number)
+        self.pages = RowsWriter(batch.cells, batch.journal.number)
         self.spool = Spool(schema)
         self._batch = batch
         self._published = False

@@ -21,7 +21,7 @@ _BODY = "body"
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
-class PageWriter:
+class RowsWriter:
     """Writes rows to pages, as they come.
 
     Args:

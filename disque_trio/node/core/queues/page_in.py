@@ -4,7 +4,7 @@ from disque_trio.node.core.jobs.job import FLAG_TRAILER, JOB_OVERHEAD, Job
 from disque_trio.node.core.jobs.registry import SHARD_SHIFT
 from disque_trio.node.core.pages.segment import CTIME, QTIME, RETRIED, Records, Segment
 from disque_trio.node.core.queues.disk_views import revive
-from disque_trio.node.core.queues.page_out import KeysOnDisk
+from disque_trio.node.core.queues.keys_on_disk import KeysOnDisk
 from disque_trio.node.core.queues.store import JobStore
 from disque_trio.protocol.trailer import Trailer, split_body
 from disque_trio.respserver.memory import MEMORY

@@ -1,10 +1,7 @@
 """Moves the middle of long queues to disk: chooses jobs that may go, and makes segments of them."""
 
-from array import array
 from collections.abc import Callable
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
-from zlib import crc32
 
 from disque_trio.node.core.jobs.job import (
     FLAG_DELIVERED,
@@ -15,27 +12,20 @@ from disque_trio.node.core.jobs.job import (
     Job,
 )
 from disque_trio.node.core.jobs.registry import SHARD_SHIFT
-from disque_trio.node.core.jobs.uniques import Entry
 from disque_trio.node.core.pages.pages import Pages
 from disque_trio.node.core.pages.segment import (
-    CHECKSUM,
-    CTIME,
     EXPIRING_SECONDS,
     FIXED,
-    LONG,
-    NUMBERS,
-    QTIME,
     RETRIED,
-    ROW,
     Segment,
     SegmentLines,
 )
+from disque_trio.node.core.queues.columns import Columns
 from disque_trio.node.core.queues.disk_views import line_order
 from disque_trio.node.core.queues.group_lanes import LANES_A_LOOK, Lanes, put_in_group
+from disque_trio.node.core.queues.keys_on_disk import KeysOnDisk
 from disque_trio.node.core.queues.queue import Queue, chunk_after, place_after
 from disque_trio.node.core.queues.store import JobStore
-from disque_trio.protocol.keyrecord import CONFIRMED
-from disque_trio.protocol.serialjob import ID_LENGTH
 from disque_trio.respserver.memory import MEMORY
 
 if TYPE_CHECKING:
@@ -53,166 +43,10 @@ SHORTER: Final = (0, 0, 3, 6)  # powers of two
 LEAST_RUN: Final = 16  # jobs that are worth a file
 LEAST_BYTES: Final = 8_192  # of records, likewise
 _FRACTION: Final = 64  # of the limit, by which memory grows before the next look
-KEY_TAKES: Final = 200  # bytes of memory for the key of a job on disk, besides the key
 MOST_SETS: Final = 200  # of holders in a segment; a byte has to say which
-_ENTRY: Final = Struct("<q?")  # of a key: until when it is kept, and whether that is its time
 _LATEST: Final = 1 << 61  # creation time of a job on disk
 # Those that a job on disk may not have.
 STAYING: Final = ~(1 | 2 | FLAG_DELIVERED | FLAGS_PRIORITY | FLAG_TRAILER)
-
-
-_crc32: Final = crc32  # compiled, an imported name costs a look-up at each use
-
-
-class Columns:
-    """What the file of a segment has of its jobs, while they are collected.
-
-    Attributes:
-        ids, wholes, checksums: the jobs' ids, their bodies with the trailers, the checksums of the
-            ids. size: bytes of the bodies.
-    """
-
-    __slots__ = (
-        "_ctimes",
-        "_delay",
-        "_ends",
-        "_expiry",
-        "_kind",
-        "_qtimes",
-        "_retry",
-        "_runs",
-        "checksums",
-        "ids",
-        "size",
-        "wholes",
-    )
-
-    def __init__(self) -> None:
-        self.ids: list[bytes] = []
-        self.wholes: list[bytes] = []
-        self.checksums: list[int] = []
-        self.size: i64 = 0
-        self._ends = [0]
-        self._ctimes: list[int] = []
-        self._qtimes: list[int] = []
-        self._runs: list[int] = []
-        # The numbers of the last run.
-        self._expiry: i64 = -1
-        self._retry: i64 = 0
-        self._delay: i64 = 0
-        self._kind: i64 = 0
-
-    def add(self, job: Job, flags: int, whole: bytes) -> int:
-        """Add ``job`` with these ``flags``, whose body and trailer are ``whole``. Return the
-        checksum of its id."""
-        low: i64 = flags
-        kind: i64 = int(job.state) << 8 | low
-        expiry: i64 = job.etime << 16 | int(job.repl)
-        retry: i64 = job.retry << 16 | int(job.nacks)
-        delay: i64 = job.delay << 16 | int(job.deliveries)
-        if (
-            expiry != self._expiry
-            or retry != self._retry
-            or delay != self._delay
-            or kind != self._kind
-        ):
-            self._runs += [len(self.ids), int(expiry), int(retry), int(delay), int(kind)]
-            self._expiry = expiry
-            self._retry = retry
-            self._delay = delay
-            self._kind = kind
-        id = job.id
-        checksum: int = _crc32(id)
-        self.ids.append(id)
-        self.wholes.append(whole)
-        self.checksums.append(checksum)
-        self.size += len(whole)
-        self._ends.append(self.size)
-        self._ctimes.append(job.ctime)
-        self._qtimes.append(job.qtime)
-        return checksum
-
-    def fill(self, segment: Segment) -> bytes:
-        """Give the jobs to ``segment``; return the bytes of its file."""
-        count = len(self.ids)
-        segment.live = count
-        segment.bits = bytearray(b"\xff" * (count + 7 >> 3))
-        rows = array(LONG, bytes(ROW * count))
-        rows[CTIME::NUMBERS] = array(LONG, self._ctimes)
-        rows[QTIME::NUMBERS] = array(LONG, self._qtimes)
-        rows[CHECKSUM::NUMBERS] = array(LONG, self.checksums)
-        data = b"".join([*self.wholes, *self.ids, rows])
-        return segment.finish(data, self._ends, array(LONG, self._runs).tobytes())
-
-    def are_of(self, node: bytes) -> bool:
-        """Whether ``node`` made all the jobs (see ``is_maker``)."""
-        ids = b"".join(self.ids)
-        count = len(self.ids)
-        return all(ids[at + 2 :: ID_LENGTH] == node[at : at + 1] * count for at in range(8))
-
-
-class KeysOnDisk:
-    """The keys of jobs that lie on disk.
-
-    Args:
-        store: the jobs.
-    """
-
-    def __init__(self, store: JobStore) -> None:
-        self._store = store
-        self._pages = store.queues.pages
-        self._keys: dict[bytes, tuple[bytes, bytes]] = {}  # queue and key, by id
-
-    def add(self, id: bytes, queue: bytes, key: bytes) -> None:
-        """Note that the job ``id``, which goes to disk, has this key of ``queue``."""
-        self._keys[id] = (queue, key)
-        self._pages.count(KEY_TAKES + len(key))
-
-    def entry(self, id: bytes) -> Entry | None:
-        """The entry of the key of the job ``id``; None: it has none."""
-        key = self._keys.get(id)
-        entry = None if key is None else self._store.uniques.find(*key)
-        return entry if entry is not None and entry.id == id else None
-
-    def take(self, id: bytes) -> Entry | None:
-        """Forget the job ``id``, which leaves the disk; return the entry of its key, if it has
-        one."""
-        if id not in self._keys:
-            return None
-        entry = self.entry(id)
-        self._pages.count(-KEY_TAKES - len(self._keys.pop(id)[1]))
-        return entry
-
-    def lost(self) -> list[bytes]:
-        """The ids of those jobs that are not on disk any more."""
-        return [id for id in self._keys if not self._pages.find(id)]
-
-    def clear(self) -> None:
-        """Forget all; the memory account was reset."""
-        self._keys.clear()
-
-    def pack(self, segments: dict[int, Segment]) -> list[bytes]:
-        """The keys of the jobs in ``segments`` (by number), for ``restore``."""
-        packed: list[bytes] = []
-        for id, (queue, key) in self._keys.items():
-            places = self._pages.find(id)
-            if places and self._pages.at(places[0])[0].number in segments:
-                entry = self.entry(id)
-                facts = b"" if entry is None else _ENTRY.pack(entry.until, entry.lasts)
-                packed += (id, queue, key, facts)
-        return packed
-
-    def restore(self, packed: list[bytes]) -> None:
-        """Note the keys that an earlier process has packed; hold them as if the jobs were
-        loaded."""
-        uniques = self._store.uniques
-        for at in range(0, len(packed), 4):
-            id, queue, key, facts = packed[at : at + 4]
-            self.add(id, queue, key)
-            if facts and uniques.find(queue, key) is None:
-                until, lasts = _ENTRY.unpack(facts)
-                if until > self._store.machine.now:
-                    uniques.add(queue, key, id, CONFIRMED, lasts, until)
 
 
 class PageOut:

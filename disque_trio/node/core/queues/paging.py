@@ -34,8 +34,9 @@ from disque_trio.node.core.pages.segment import (
 from disque_trio.node.core.queues.disk_views import DiskViews, line_order, remade
 from disque_trio.node.core.queues.give_back import GiveBack
 from disque_trio.node.core.queues.in_no_queue import LOOK_AFTER, InNoQueue
+from disque_trio.node.core.queues.keys_on_disk import KeysOnDisk
 from disque_trio.node.core.queues.page_in import PageIn
-from disque_trio.node.core.queues.page_out import STAYING, KeysOnDisk, PageOut
+from disque_trio.node.core.queues.page_out import STAYING, PageOut
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
 from disque_trio.protocol.serialjob import decode_job, deljob, loadjob

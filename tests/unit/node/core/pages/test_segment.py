@@ -4,7 +4,7 @@ import pytest
 
 from disque_trio.node.core.jobs.job import FLAG_QUEUED_BEFORE, QUEUED, Job
 from disque_trio.node.core.pages.segment import QTIME, DamagedError, Segment, SegmentLines
-from disque_trio.node.core.queues.page_out import Columns
+from disque_trio.node.core.queues.columns import Columns
 
 
 def job(number: int, body: bytes = b"body") -> Job:

@@ -265,6 +265,8 @@ def test_a_job_that_comes_back_is_no_longer_in_the_hands_of_its_first_worker() -
     mesh.advance(11)
     assert mesh.states(id) == ["queued", "queued"]
     assert mesh[0].get() == id
+    mesh[1]("DEQUEUE", id)
+    mesh[1]("ENQUEUE", id)
     mesh.join(0, 1)
     packet = mesh[0].node.packets.about_queue(12, b"q", 5)
     mesh[1].node.receive(mesh.ids[0], packet, mesh[1].now)

@@ -436,9 +436,10 @@ class Segment:
         runs = rows + ROW * (end - first)
         tail = runs + 8 * RUN * self.runs
         block = self.block
-        if len(data) < tail + 4 * (-(-self.count // block) + 1):
+        file_end = tail + 4 * (-(-self.count // block) + 1)
+        if len(data) < file_end:
             raise DamagedError("the file is too short")
-        written = array("I", data[tail:]).tolist()
+        written = array("I", data[tail:file_end]).tolist()
         found = [*self.checks(data, offsets, first, end), _crc32(data[runs:tail]) ^ self.seed]
         at = first // block
         if not self.check(found, [*written[at : at + len(found) - 1], written[-1]]):

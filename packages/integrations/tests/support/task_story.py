@@ -37,9 +37,11 @@ class Runs:
     in_hand: set[str] = field(default_factory=set)
 
     def lines(self) -> list[list[str]]:
+        """The words of each line, but for one that is just being written."""
         if not self.file.exists():
             return []
-        return [line.split() for line in self.file.read_text().splitlines()]
+        *lines, _ = self.file.read_text().split("\n")
+        return [line.split() for line in lines]
 
     def ended(self) -> set[str]:
         """The tasks that completed."""

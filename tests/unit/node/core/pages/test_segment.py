@@ -83,6 +83,10 @@ def test_the_file_of_another_segment_and_other_places_are_refused() -> None:
         one.read_all(other)
     with pytest.raises(DamagedError):
         one.read_part(one.part(data, 2), 34)
+    for size in range(100, 104):  # some end in the middle of a number, where this one's end
+        _, longer = segment(2, [job(place, b"x" * size) for place in range(65)])
+        with pytest.raises(DamagedError):
+            one.read_all(longer)
 
 
 @pytest.mark.parametrize("missing", [1, 60, 500])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -259,6 +260,17 @@ def test_yaml_that_cannot_be_a_configuration_is_refused_with_its_line(
     assert (error.file, error.line) == ("bad.yaml", line)
 
 
+@pytest.fixture
+def usual_depth() -> Iterator[None]:
+    """Calls may be nested as deeply as usual, also if another test has imported what allows
+    more."""
+    allowed = sys.getrecursionlimit()
+    sys.setrecursionlimit(1_000)
+    yield
+    sys.setrecursionlimit(allowed)
+
+
+@pytest.mark.usefixtures("usual_depth")
 def test_yaml_that_is_nested_too_deeply_is_refused(write: Write) -> None:
     (error,) = check_settings_file(Config, write("bad.yaml", f"bind: {'[' * 5000}{']' * 5000}\n"))
     assert str(error) == "bad.yaml: not valid YAML: nested too deeply"

@@ -6,16 +6,11 @@ from io import BytesIO
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from disque_trio.aof.format import RecordReader
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.pages.segment import DamagedError, Segment
-from disque_trio.node.core.queues.start_index import (
-    RECORDS,
-    StartIndex,
-    StartIndexError,
-    read_blocks,
-)
+from disque_trio.node.core.queues.start_index import StartIndexError, read_blocks
 from tests.simulator.disk import Disk
+from tests.support.stopped import index_of, load_blocks
 
 if TYPE_CHECKING:
     from tests.simulator.pages import PageFiles
@@ -48,7 +43,7 @@ class IndexFile:
     def leave(self, node: Node, pages: "PageFiles", now: int) -> None:
         """Write the index of ``node``, which has stopped."""
         self._left = None
-        index = _index_of(node)
+        index = index_of(node)
         kept = index.kept()
         if not kept or any(one.rebuilding for one in node.paging.pages.segments.values()):
             return
@@ -74,7 +69,7 @@ class IndexFile:
             data = data[: self._rng.randrange(len(data))]
         if what != "files":
             pages.files = dict(left.files)
-        index = _index_of(node)
+        index = index_of(node)
 
         def problem_of(segment: Segment) -> str:
             file = pages.files.get(segment.number, b"")
@@ -95,18 +90,9 @@ class IndexFile:
         self.used += 1
         pages.files = {number: pages.files[number] for number in numbers}
         pages.written = {number: left.written[number] for number in numbers}
-        for kind, content in blocks:
-            if kind == RECORDS:
-                for record in RecordReader(BytesIO(content)):
-                    node.load_record(record, queue_jobs)
-            else:
-                index.take(kind, content)
+        load_blocks(node, index, blocks, queue_jobs)
         return True
 
     def _digest(self) -> bytes:
         files = b"".join([*self._disk.records, *self._disk.progress])
         return blake2b(files, digest_size=32).digest()
-
-
-def _index_of(node: Node) -> StartIndex:
-    return StartIndex(node.store, node.paging, node.aof_codec, node.recovery)

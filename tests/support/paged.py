@@ -3,6 +3,7 @@
 from collections import deque
 from io import BytesIO
 from random import Random
+from typing import Any
 
 from disque_trio.aof.format import RecordReader
 from disque_trio.node.core.pages.pages import DROP, READ, REBUILD, WRITE, Order
@@ -23,7 +24,7 @@ class PagedBench(Bench):
     """
 
     def __init__(
-        self, *args, above: int = 0, most: int = 8, late: int | None = None, **more
+        self, *args: Any, above: int = 0, most: int = 8, late: int | None = None, **more: Any
     ) -> None:
         super().__init__(*args, **more)
         self.files: dict[int, bytes] = {}

@@ -1,14 +1,14 @@
 """What a node leaves when it stops, and nodes that start with it: with its index, or without."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from io import BytesIO
 from typing import Any
 
 from disque_trio.aof.format import RecordReader
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.node import Node
-from disque_trio.node.core.queues.start_index import RECORDS, StartIndex, read_blocks
+from disque_trio.node.core.queues.start_index import RECORDS, Block, StartIndex, read_blocks
 from disque_trio.protocol.progress import (
     MAGIC,
     ProgressReader,
@@ -41,6 +41,16 @@ def progress_of(node: Node, size: int) -> bytes:
 def index_of(node: Node) -> StartIndex:
     """What makes and takes the index of ``node``."""
     return StartIndex(node.store, node.paging, node.aof_codec, node.recovery)
+
+
+def load_blocks(node: Node, index: StartIndex, blocks: Iterable[Block], queue_jobs: bool) -> None:
+    """Have ``node`` load the ``blocks`` of an index that was checked."""
+    for kind, content in blocks:
+        if kind == RECORDS:
+            for record in RecordReader(BytesIO(content)):
+                node.load_record(record, queue_jobs)
+        else:
+            index.take(kind, content)
 
 
 class Stopped:
@@ -103,9 +113,4 @@ class Stopped:
         index = index_of(node)
         blocks = list(read_blocks(BytesIO(self.index).read))
         index.check(blocks, len(self.aof), lambda: DIGEST, lambda segment: "")
-        for kind, content in blocks:
-            if kind == RECORDS:
-                for record in RecordReader(BytesIO(content)):
-                    node.load_record(record, False)
-            else:
-                index.take(kind, content)
+        load_blocks(node, index, blocks, False)

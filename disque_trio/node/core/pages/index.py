@@ -30,14 +30,12 @@ _PLACE: Final = Struct("<I")
 _WORDS: Final = ID_LENGTH // 4  # of an id
 _WORD: Final = 3  # with random characters
 _PIECE: Final = 1 << 20  # bytes of packed buckets
-_LOW: Final = 0xFFFF_FFFF
 _PLACE_MASK: Final = MOST_JOBS - 1
 
 # Compiled, an imported name costs a look-up at each use, and so does a method.
 _crc32: Final = zlib.crc32
 _pack_print: Final = _PRINT.pack
 _unpack_place: Final = _PLACE.unpack_from
-_pack_bucket: Final = _PRINT.pack
 _unpack_two: Final = _PRINT.unpack_from
 
 
@@ -185,7 +183,7 @@ class SegmentIndex:
         for number in range(len(self._buckets)):
             bucket = self._buckets[number]
             if bucket:
-                parts.append(_pack_bucket(number, len(bucket)))
+                parts.append(_pack_print(number, len(bucket)))
                 parts.append(bucket)
                 size += len(bucket)
                 if size >= _PIECE:
@@ -217,11 +215,6 @@ class SegmentIndex:
             self.taken += BUCKET_TAKES
         self.entries += size // ENTRY
         self.taken += size // ENTRY * ENTRY_TAKES
-
-
-def print_of(id: bytes) -> int:
-    """What the index knows of the job ``id``: 64 bits."""
-    return _crc32(id) << 32 | random_bits(id)
 
 
 def random_bits(id: bytes) -> int:

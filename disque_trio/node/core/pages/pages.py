@@ -17,6 +17,7 @@ from disque_trio.node.core.pages.segment import (
     RETRIED,
     Segment,
     SegmentLines,
+    cut,
 )
 from disque_trio.protocol.serialjob import ID_LENGTH
 from disque_trio.respserver.memory import UNLIMITED, Memory
@@ -68,7 +69,7 @@ class Order:
 
     def cut(self, data: bytes) -> bytes:
         """What to read of the file, which is ``data``."""
-        return b"".join([data[start:end] for start, end in self.parts])
+        return cut(data, self.parts)
 
 
 class Pages:
@@ -150,7 +151,8 @@ class Pages:
         return self.index.find(id) if self.jobs else []
 
     def located(self, id: bytes) -> list[tuple[int, int]]:
-        """The numbers of the segments where the job ``id`` may be, and its places there."""
+        """The numbers of the segments where the job ``id`` may be, and its places there. A thread
+        may call it: a segment that goes meanwhile is left out."""
         found: list[tuple[int, int]] = []
         for place in self.find(id):
             segment = self.index.slots[place >> PLACE_BITS]

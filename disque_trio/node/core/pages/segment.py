@@ -43,7 +43,6 @@ BLOCK: Final = 32  # jobs with one checksum
 BLOCK_BYTES: Final = 2_048  # of a job; if they are larger, each has its own
 # Numbers of 64 bits. What else has them is several times as slow to make and to read.
 LONG: Final = "L" if array("L").itemsize == 8 else "Q"
-_LOW: Final = 0xFFFF_FFFF
 
 # What of a segment is packed for the next process: its numbers, in the order of the class.
 _NUMBERS: Final = Struct("<IIIIIqqqIqIIB")
@@ -58,6 +57,11 @@ _crc32: Final = crc32
 
 class DamagedError(Exception):
     """The bytes of a segment are not what was written."""
+
+
+def cut(data: bytes, parts: list[tuple[int, int]]) -> bytes:
+    """The ``parts`` of a file, which is ``data``."""
+    return b"".join([data[start:end] for start, end in parts])
 
 
 class Common:
@@ -277,9 +281,12 @@ class Segment:
     @property
     def file_size(self) -> int:
         """Bytes of the file."""
-        count = self.count
-        blocks = -(-count // self.block)
-        return self.size + FIXED * count + 8 * RUN * self.runs + 4 * (blocks + 1)
+        return self.size + FIXED * self.count + 8 * RUN * self.runs + self._checks_size
+
+    @property
+    def _checks_size(self) -> int:
+        """Bytes of the checksums: those of the blocks, and that of the runs."""
+        return 4 * (-(-self.count // self.block) + 1)
 
     @property
     def block(self) -> int:
@@ -404,7 +411,7 @@ class Segment:
 
     def part(self, data: bytes, place: int) -> bytes:
         """The ``parts`` for the job at ``place``; ``data`` is the file."""
-        return b"".join([data[start:end] for start, end in self.parts(place)])
+        return cut(data, self.parts(place))
 
     def check(self, found: list[int], written: list[int]) -> bool:
         """Whether these are the checksums that were ``written``."""
@@ -436,7 +443,7 @@ class Segment:
         runs = rows + ROW * (end - first)
         tail = runs + 8 * RUN * self.runs
         block = self.block
-        file_end = tail + 4 * (-(-self.count // block) + 1)
+        file_end = tail + self._checks_size
         if len(data) < file_end:
             raise DamagedError("the file is too short")
         written = array("I", data[tail:file_end]).tolist()

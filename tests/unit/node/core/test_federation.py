@@ -257,24 +257,6 @@ def test_only_the_node_whose_client_has_the_job_says_so() -> None:
     assert all(source == 1 for source, _, _ in mesh.told("working"))
 
 
-def test_a_job_that_comes_back_is_no_longer_in_the_hands_of_its_first_worker() -> None:
-    mesh = Mesh(2)
-    id = mesh.add(0, "REPLICATE", 2, "RETRY", 10)
-    assert mesh[0].get() == id  # that worker dies
-    mesh.cut(0, 1)
-    mesh.advance(11)
-    assert mesh.states(id) == ["queued", "queued"]
-    assert mesh[0].get() == id
-    mesh[1]("DEQUEUE", id)
-    mesh[1]("ENQUEUE", id)
-    mesh.join(0, 1)
-    packet = mesh[0].node.packets.about_queue(12, b"q", 5)
-    mesh[1].node.receive(mesh.ids[0], packet, mesh[1].now)
-    mesh.settle()
-    assert mesh[0]("DEQUEUE", id) == 1
-    assert b"client" not in mesh[0].fields("SHOW", id, "CLIENT")
-
-
 def test_all_nodes_hear_that_a_client_waits_not_only_those_that_gave_jobs_lately(
     mesh: Mesh,
 ) -> None:

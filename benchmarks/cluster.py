@@ -4,14 +4,15 @@ Nodes run on this machine, and copies go over the loopback. The run measures the
 of all nodes together until the last copy is made or removed, and the traffic on the bus. Redis does
 the same work without copies in the same rounds, so that figures of different days are comparable.
 Scenarios: ways, ADDJOB and whole lives of jobs, at one node and across nodes; nodes, with growing
-numbers of nodes; held, with growing numbers of jobs held.
+numbers of nodes; apart, these nodes beside as many in clusters of three, since more processes on a
+processor cost more whatever they do; held, with growing numbers of jobs held.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from tools.bench.cli import Findings, grouped, middle, option, say, size, spread, table, words
@@ -23,16 +24,17 @@ from tools.bench.servers import DISQUE_COMMAND, redis_server
 PAGE = "performance-tables.md"
 SECTION = "cluster {scenario}"
 WARM_UP_JOBS = 1_000
+SMALL = 3  # nodes of a cluster that others are compared with
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to measure, and how much."""
 
-    scenario: str = option("ways", "what", choices=("ways", "nodes", "held"))
+    scenario: str = option("ways", "what", choices=("ways", "nodes", "apart", "held"))
     rounds: int = option(3, "how often everything is measured", quick=1)
     replicate: int = option(3, "copies of a job")
-    clients: int = option(50, "clients of all nodes together")
+    clients: int = option(50, "clients of all nodes together; apart: of three nodes")
     pipelines: tuple[int, ...] = option((1, 16), "pipeline depths")
     nodes: tuple[int, ...] = option((1, 2, 3, 5, 7, 9), "numbers of nodes", quick=(1, 3))
     held: tuple[int, ...] = option((1_000, 100_000, 1_000_000), "jobs held", quick=(100, 1_000))
@@ -65,6 +67,9 @@ def run(plan: Plan) -> Findings:
     if plan.scenario == "nodes":
         results = by_nodes(plan)
         return Findings(growth_table(results, lambda r: r.nodes, "nodes"), results)
+    if plan.scenario == "apart":
+        pairs = apart(plan)
+        return Findings(apart_table(pairs), [result for pair in pairs for result in pair])
     results = by_held(plan)
     return Findings(growth_table(results, lambda r: r.held, "jobs held"), results)
 
@@ -98,6 +103,25 @@ def by_nodes(plan: Plan) -> list[Result]:
     return results
 
 
+def apart(plan: Plan) -> list[tuple[Result, Result]]:
+    """The cycle in clusters of three, and in one cluster of as many nodes: pairs, the two measured
+    one after the other, with as many clients at each node."""
+    pairs: list[tuple[Result, Result]] = []
+    for count in plan.nodes:
+        say(f"{count} nodes")
+        part = replace(plan, clients=plan.clients * count // SMALL)
+        with ExitStack() as stack:
+            threes = _bench(part, count, stack, SMALL)
+            whole = _bench(part, count, stack)
+            for round in range(plan.rounds):
+                measured = [_cycles(replace(part, rounds=1), b, SMALL) for b in (threes, whole)]
+                pairs += [
+                    (replace(one, round=round), replace(other, round=round))
+                    for one, other in zip(*measured, strict=True)
+                ]
+    return pairs
+
+
 def by_held(plan: Plan) -> list[Result]:
     """The cycle in clusters that hold growing numbers of jobs, one after the other."""
     results: list[Result] = []
@@ -110,11 +134,12 @@ def by_held(plan: Plan) -> list[Result]:
     return results
 
 
-def _bench(plan: Plan, nodes: int, stack: ExitStack) -> ClusterBench:
-    """A cluster, warmed up with a few jobs."""
-    bench = ClusterBench(stack.enter_context(cluster([plan.server] * nodes)), plan.size)
+def _bench(plan: Plan, nodes: int, stack: ExitStack, size: int = 0) -> ClusterBench:
+    """A cluster, or clusters of ``size`` nodes, warmed up with a few jobs."""
+    running = stack.enter_context(cluster([plan.server] * nodes, size=size))
+    bench = ClusterBench(running, plan.size)
     for step in WAYS:
-        way = Way(step, min(nodes, plan.replicate), False, 16, plan.clients)
+        way = Way(step, min(size or nodes, plan.replicate), False, 16, plan.clients)
         bench.measure(way, min(WARM_UP_JOBS, plan.jobs(1)))
     return bench
 
@@ -172,6 +197,20 @@ def growth_table(results: Sequence[Result], level: Callable[[Result], int], what
             ratio = median(r.cpu_per_100k for r in mine) / lowest
             row += [*_cpu(mine), f"{ratio:.2f}", middle(mine, lambda r: r.rate), *_bus(mine)]
             rows.append(row)
+    return table(titles, rows)
+
+
+def apart_table(pairs: Sequence[tuple[Result, Result]]) -> str:
+    """One row for each way and number of nodes: clusters of three, one cluster, and the ratio."""
+    titles = ["what", "pipelined", "nodes", "CPU s/100k jobs, in threes", "(range)"]
+    titles += ["in one cluster", "(range)", "CPU ratio", "(range)", "packets a job, in threes"]
+    titles += ["in one cluster"]
+    rows = []
+    for (way, count), mine in grouped(pairs, lambda p: (p[0].way, p[0].nodes)).items():
+        threes, whole = [one for one, _ in mine], [other for _, other in mine]
+        ratios = [other.cpu_per_100k / one.cpu_per_100k for one, other in mine]
+        row = [_name(way), str(way.pipeline), f"{count:,}", *_cpu(threes), *_cpu(whole)]
+        rows.append([*row, *spread(ratios), _bus(threes)[0], _bus(whole)[0]])
     return table(titles, rows)
 
 

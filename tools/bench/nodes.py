@@ -83,20 +83,31 @@ class Result:
 
 
 class Cluster:
-    """Running nodes. Raises ServerError if one fails."""
+    """Running nodes. Raises ServerError if one fails.
 
-    def __init__(self, servers: Sequence[Server]) -> None:
+    Args:
+        size: how many of ``servers``, in their order, form a cluster; 0: all of them form one.
+    """
+
+    def __init__(self, servers: Sequence[Server], size: int = 0) -> None:
         self.servers = list(servers)
+        self._size = size or len(self.servers)
 
     def __len__(self) -> int:
         return len(self.servers)
 
     def join(self) -> None:
         """Introduces the nodes to each other, and waits until each can reach all others."""
-        first, *others = self.servers
-        for other in others:
-            ask_once(first.port, encode(b"CLUSTER", b"MEET", HOST.encode(), b"%d" % other.port))
+        for start in range(0, len(self), self._size):
+            first, *others = self.servers[start : start + self._size]
+            for other in others:
+                ask_once(first.port, encode(b"CLUSTER", b"MEET", HOST.encode(), b"%d" % other.port))
         self._wait(self._joined, JOIN_SECONDS, "the nodes do not join")
+
+    def following(self, node: int) -> int:
+        """The index of the next node in the cluster of the node with the index ``node``."""
+        first = node - node % self._size
+        return first + (node - first + 1) % self._size
 
     def settle(self, held: int, more: bool = False) -> float:
         """Waits until all copies are made and all acknowledged jobs are gone, so that the nodes
@@ -140,7 +151,7 @@ class Cluster:
 
     def _joined(self) -> bool:
         return all(
-            int(self._membership(server)["cluster_reachable_nodes"]) == len(self) - 1
+            int(self._membership(server)["cluster_reachable_nodes"]) == self._size - 1
             for server in self.servers
         )
 
@@ -163,15 +174,19 @@ class Cluster:
 
 @contextmanager
 def cluster(
-    commands: Sequence[Sequence[str]], cpus: Collection[int] = NODE_CPUS, name: str = "node"
+    commands: Sequence[Sequence[str]],
+    cpus: Collection[int] = NODE_CPUS,
+    name: str = "node",
+    size: int = 0,
 ) -> Iterator[Cluster]:
-    """A joined cluster of the nodes that these commands start, until the block ends."""
+    """A joined cluster of the nodes that these commands start, or clusters of ``size`` of them,
+    until the block ends."""
     with ExitStack() as stack:
         servers = [
             stack.enter_context(disque_server(f"{name}-{n}", command, cpus))
             for n, command in enumerate(commands)
         ]
-        running = Cluster(servers)
+        running = Cluster(servers, size)
         running.join()
         yield running
 
@@ -246,8 +261,9 @@ class ClusterBench:
         scripts: list[tuple[int, Script]] = []
         for node, share, clients, dialect in self._parts(way, jobs):
             counts = portions(share, way.pipeline)
-            following = (node + 1) % len(self.nodes)
-            scripts += [(following, consume(dialect, 0, counts)) for _ in range(clients)]
+            scripts += [
+                (self.nodes.following(node), consume(dialect, 0, counts)) for _ in range(clients)
+            ]
         return scripts
 
     def _drive(self, scripts: Sequence[tuple[int, Script]]) -> tuple[float, Usage]:

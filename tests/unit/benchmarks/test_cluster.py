@@ -1,6 +1,6 @@
 """The measurement of clusters: its sums and its tables."""
 
-from benchmarks.cluster import Beside, growth_table, ways_table
+from benchmarks.cluster import Beside, apart_table, growth_table, ways_table
 from tools.bench.nodes import Result, Usage, Way
 
 WAY = Way("cycle", 3, False, 16, 50)
@@ -36,3 +36,11 @@ def test_growth_is_relative_to_the_lowest_level() -> None:
     assert one[:4] == ["cycle", "16", "1", "3"]
     assert [one[6], nine[6]] == ["1.00", "2.50"]
     assert one[9] == "not counted"
+
+
+def test_one_cluster_stands_beside_clusters_of_three() -> None:
+    pairs = [(result(WAY, 0.2, nodes=9), result(WAY, 0.2 * by, nodes=9)) for by in (1.0, 1.25, 2.0)]
+    (row,) = cells(apart_table(pairs))
+    assert row[:3] == ["cycle", "16", "9"]
+    assert row[7:9] == ["**1.25**", "1.00-2.00"]
+    assert row[9:] == ["5.0", "5.0"]

@@ -68,8 +68,8 @@ def change(path: Path, at: int, data: bytes) -> None:
         file.write(data)
 
 
-def flip(path: Path, at: int) -> None:
-    change(path, at, bytes((path.read_bytes()[at] ^ 1,)))
+def flip(path: Path, at: int, bit: int = 0) -> None:
+    change(path, at, bytes((path.read_bytes()[at] ^ 1 << bit,)))
 
 
 # ---- the file ------------------------------------------------------------------------------------
@@ -236,8 +236,8 @@ def test_a_job_that_another_record_tells_of_is_not_lost(tmp_path: Path) -> None:
 
 def test_fix_flips_bits_back(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = path.read_bytes()
-    for at in (100, BLOCK, len(good) - 1):
-        flip(path, at)
+    for at, bit in ((100, 0), (BLOCK, 5), (len(good) - 1, 7)):
+        flip(path, at, bit)
     damaged = path.read_bytes()
     assert main(["--fix", "--yes", str(path)]) == 0
     assert "This will flip 3 bits of the AOF back" in capsys.readouterr().out

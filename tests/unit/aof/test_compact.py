@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disque_trio.aof.compact import Counts, compact
+from disque_trio.aof.compaction import Compaction
+from disque_trio.aof.disk import Disk
 from disque_trio.aof.format import AofError, deljob, loadjob
 from disque_trio.aof.loader import Loader
 from disque_trio.aof.places import Places
@@ -197,6 +199,17 @@ def test_the_process_leaves_nothing_when_the_node_ended_before_it_began(tmp_path
     done = run(tmp_path / "aof", len(record(1)), tmp_path / "out", os.getppid())
     assert (done.returncode, done.stdout) == (1, "the node has ended\n")
     assert not (tmp_path / "out").exists()
+
+
+async def test_a_process_that_is_killed_is_told_by_its_status(tmp_path: Path) -> None:
+    (tmp_path / "aof").write_bytes(record(1))
+    compaction = Compaction(Disk(), str(tmp_path / "aof"), len(record(1)), NOW)
+    compaction._command = ["sh", "-c", "kill -9 $$"]
+    try:
+        with pytest.raises(OSError, match="ended with status -9"):
+            await compaction.run()
+    finally:
+        compaction.abandon()
 
 
 def test_it_needs_neither_trio_nor_the_server() -> None:

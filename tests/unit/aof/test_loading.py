@@ -117,3 +117,22 @@ def test_who_finds_a_torn_end_is_told_how_to_repair_it(
     assert "To repair it: " in capsys.readouterr().out
     assert main(["--fix", "--yes", str(file)]) == 0
     assert "To repair it: " not in capsys.readouterr().out
+
+
+async def test_what_a_rewrite_left_that_was_killed_is_removed_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "aof"
+    left = file.with_name("aof.rewrite-12-3")
+    others = [file.with_name(f"aof{end}") for end in (".rewrite-12", ".rewrite-1-2.bak", ".old")]
+    for path in (left, *others):
+        path.write_bytes(b"x")
+    logging = Logging(path=str(tmp_path / "log"))
+    config = Config({"appendonly": True, "appendfilename": str(file)})
+    persistence = Persistence(Bench().node, config, logging.log)
+    await persistence.loading.load(False, Notifier({}), lambda: False)
+    persistence.file.open()
+    persistence.close()
+    logging.close()
+    assert not left.exists()
+    assert all(path.exists() for path in others)

@@ -223,6 +223,13 @@ def test_empty_rules_are_left_out() -> None:
     assert one.describe() == b"on resetchannels -@all +addjob"
 
 
+def test_patterns_of_channels_are_kept_and_shown_once() -> None:
+    one = user("&news.*", "&sport", "&news.*", "+@all")
+    assert one.describe() == b"off resetchannels &news.* &sport +@all"
+    one.set([b"resetchannels", b"&a"])
+    assert one.describe() == b"off resetchannels &a +@all"
+
+
 def test_patterns_behind_all_of_them_and_open_parentheses_are_wrong() -> None:
     for rules, text in (
         (("~*", "~a"), "Adding a pattern after the * pattern (or the 'allkeys' flag)"),

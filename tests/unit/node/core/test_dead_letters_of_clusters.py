@@ -217,6 +217,23 @@ def test_a_letter_that_was_sent_back_does_not_return_on_a_node_that_was_away(mes
     assert mesh.states(again) == ["queued", "active", "active"]
 
 
+def test_who_has_not_heard_that_a_job_died_does_not_confirm_the_end_of_its_letter(
+    mesh: Mesh,
+) -> None:
+    id, dead = die_unseen_by_one(mesh)
+    mesh.lose = lambda source, target, packet: (
+        target == 2 and bus.packet_type(packet) in (bus.ENDJOB, bus.REPLJOB) and id in packet
+    )
+    redrive(mesh)
+    mesh.advance(5)
+    assert mesh.holders(dead) == [0, 1]  # until all have what became of it
+    hear(mesh)
+    mesh.advance(60)
+    assert mesh.holders(dead) == []
+    (again,) = mesh[0].ids(mesh[0]("QPEEK", "q", 9))
+    assert mesh.holders(again) == [0, 1, 2]
+
+
 def test_a_job_that_dies_again_leaves_a_letter_on_a_node_that_was_away(mesh: Mesh) -> None:
     id, dead = die_unseen_by_one(mesh)
     redrive(mesh)

@@ -101,6 +101,23 @@ def test_a_node_that_gives_what_is_known_already_is_not_asked_for_more() -> None
     assert mesh[0].queue()[b"import-from"] == []
 
 
+def test_who_gives_a_job_that_has_ended_hears_so_at_once() -> None:
+    mesh = Mesh(3)
+    id = mesh.add(0, "REPLICATE", 3)
+    job = mesh[0].node.store.jobs.get(id)
+    assert job is not None
+    given = mesh[0].node.packets.jobs(YOURJOBS, [mesh[0].node.bus_codec.encode(job)])
+    mesh.isolate(2)  # so the end of the job is kept in mind
+    mesh.lose = lambda source, target, packet: True
+    assert mesh[1]("ACKJOB", id) == 1
+    mesh.settle()
+    assert mesh.states(id) == ["queued", "acked", "active"]
+    mesh.lose = lambda source, target, packet: False
+    mesh[1].node.receive(mesh.ids[0], given, mesh[1].now)
+    mesh.settle()
+    assert mesh.states(id) == ["acked", "acked", "active"]
+
+
 @pytest.mark.parametrize("read", [True, False])
 @pytest.mark.parametrize("copies", [1, 3])
 def test_a_job_that_a_node_was_given_but_never_read_is_queued_when_that_node_is_back(

@@ -8,7 +8,6 @@ docs/performance-tables.md explains the figures.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -18,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.clients import Client, DialectClient
-from benchmarks.peers import NatsSubject, RabbitSubject, Subject, all_subjects
+from benchmarks.peers import NatsSubject, RabbitSubject, Subject, all_subjects, dated
 from tools.bench import load
 from tools.bench.cli import Findings, grouped, middle, option, ratio, say, size, table, words
 from tools.bench.dialects import Batched, Disque, encode
@@ -35,18 +34,6 @@ THEIRS: tuple[Subject, ...] = (
     NatsSubject(),
 )
 KEYS = (OURS, *(subject.key for subject in THEIRS))
-# When minor versions came out, since distributions have old ones.
-YEARS = {
-    "rabbitmq-server": {
-        "3.10": 2022,
-        "3.12": 2023,
-        "3.13": 2024,
-        "4.0": 2024,
-        "4.1": 2025,
-        "4.2": 2025,
-    },
-    "nats-server": {"2.9": 2022, "2.10": 2023, "2.11": 2025, "2.12": 2025},
-}
 MB = 1_000_000
 REST_SECONDS = 1.0
 AT_REST = 0.1  # CPU seconds in REST_SECONDS
@@ -134,13 +121,6 @@ def run(plan: Plan) -> Findings:
     facts |= {"jobs": f"{plan.whole:,} of {plan.size:,} bytes"}
     facts |= {"of them on disk": f"{paged:,} at the top"} if paged else {}
     return Findings(text, found, facts=facts)
-
-
-def dated(package: str, version: str) -> str:
-    """A version with the year in which it came out, if that is known."""
-    minor = re.match(r"\d+\.\d+", version)
-    year = YEARS.get(package, {}).get(minor[0]) if minor else None
-    return f"{version} (of {year})" if year else version
 
 
 def measure(plan: Plan, subject: Subject) -> Backlog:

@@ -7,6 +7,7 @@ out. docs/performance-tables.md explains the figures.
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -17,14 +18,17 @@ from itertools import count, islice
 from pathlib import Path
 from statistics import median
 
+from benchmarks import records
 from benchmarks.clients import Batches, Client
-from benchmarks.peers import LEVELS, Level, Subject, all_subjects
+from benchmarks.peers import LEVELS, Level, Subject, all_subjects, dated
+from benchmarks.records import Ratio, Record
 from disque_trio import svg
 from tools.bench import load
 from tools.bench.cli import (
     Findings,
     Picture,
     grouped,
+    machine,
     middle,
     milliseconds,
     option,
@@ -72,6 +76,7 @@ class Plan:
     jobs: int = option(100_000, "maximum jobs in a measurement", quick=128)
     seconds: float = option(3.0, "maximum time of a measurement")
     size: int = option(100, "bytes of a job's body", parse=size(SERIAL_DIGITS))
+    record: str = option("", "keep the ratios under this name in benchmarks/records")
     dir: str = option("", "directory for the servers' files (default: $TMPDIR)")
     server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
 
@@ -118,6 +123,7 @@ def run(plan: Plan) -> Findings:
     for note in notes:
         say(note)
     results: list[Result] = []
+    before = os.getloadavg()[0]
     for number in range(plan.rounds):
         for level in plan.durability:
             for subject in present:
@@ -126,16 +132,22 @@ def run(plan: Plan) -> Findings:
                     results += _measured(plan, subject, level, number)
     text = "\n\n".join([ratio_table(results), *(f"- {note}" for note in notes)])
     alt = "Jobs a second and CPU time a job of each server"
-    facts = {subject.package or subject.title: subject.version() for subject in present}
+    facts = {s.package or s.title: dated(s.package, s.version()) for s in present}
     facts |= {
         "CPUs for the servers": str(len(SERVER_CPUS)),
         "for the generator": str(len(GENERATOR_CPUS)),
+        "load average before": f"{before:.1f}",
         "files on": _file_system(Path(plan.dir or tempfile.gettempdir())),
     }
     pictures = [Picture("compare.svg", chart(results, alt), alt)]
     if short := [result for result in results if result.level == README_LEVEL]:
         pictures.append(Picture(README_PICTURE, chart(short, alt)))
-    return Findings(text, results, pictures, facts, summary_table(results))
+    record = Record({**machine(), **facts}, medians(results))
+    if plan.record:
+        record.write(plan.record)
+    kept = records.read()
+    summary = records.summary(kept if plan.record else [*kept, record])
+    return Findings(text, results, pictures, facts, summary)
 
 
 def _file_system(path: Path) -> str:
@@ -239,23 +251,18 @@ def ratio_table(results: Sequence[Result]) -> str:
     return table(titles, rows)
 
 
-def summary_table(results: Sequence[Result]) -> str:
-    """One row for each server except the first, with the ratio of CPU times, and that of rates in
-    brackets, for each setting."""
-    titles = ["beside"]
-    cells: dict[str, dict[str, str]] = {}
+def medians(results: Sequence[Result]) -> list[Ratio]:
+    """The ratios of the first server to each other one, for each setting."""
+    found = []
     for level, pipeline, servers in _settings(results):
-        title = f"synced: {LEVEL_TITLES[level]}, pipelined by {pipeline}"
-        titles.append(title)
+        setting = f"synced: {LEVEL_TITLES[level]}, pipelined by {pipeline}"
         first = servers[0][1]
         for name, mine in servers[1:]:
-            cpu, _ = ratio(first, mine, lambda r: r.cpu_us)
-            rate, _ = ratio(first, mine, lambda r: r.rate)
-            server, _, differs = name.partition(" (")
-            text = f"{cpu} ({rate.strip('*')}) {differs.strip(')')}"
-            cells.setdefault(server, {})[title] = text.strip()
-    rows = [[name, *(mine.get(title, "") for title in titles[1:])] for name, mine in cells.items()]
-    return table(titles, rows)
+            pairs = list(zip(first, mine, strict=True))
+            cpu = median(one.cpu_us / other.cpu_us for one, other in pairs)
+            rate = median(one.rate / other.rate for one, other in pairs)
+            found.append(Ratio(setting, name, round(cpu, 2), round(rate, 2)))
+    return found
 
 
 WIDTH = 960

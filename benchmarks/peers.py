@@ -21,6 +21,21 @@ from tools.ports import free_port
 Level = Literal["none", "everysec", "always"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 
+# When minor versions came out, since distributions have old ones.
+YEARS = {
+    "rabbitmq-server": {
+        "3.10": 2022,
+        "3.12": 2023,
+        "3.13": 2024,
+        "4.0": 2024,
+        "4.1": 2025,
+        "4.2": 2025,
+    },
+    "nats-server": {"2.9": 2022, "2.10": 2023, "2.11": 2025, "2.12": 2025, "2.15": 2026},
+    "redis-server": {"7.0": 2022, "7.2": 2023, "7.4": 2024, "8.0": 2025},
+    "beanstalkd": {"1.12": 2020, "1.13": 2023},
+}
+
 
 class Subject(ABC):
     """A server. ``key`` names it in options, ``title`` in tables."""
@@ -245,3 +260,10 @@ def all_subjects(command: Sequence[str] = DISQUE_COMMAND) -> list[Subject]:
         RabbitSubject(),
         NatsSubject(),
     ]
+
+
+def dated(package: str, version: str) -> str:
+    """A version with the year in which it came out, if that is known."""
+    minor = re.match(r"\d+\.\d+", version)
+    year = YEARS.get(package, {}).get(minor[0]) if minor else None
+    return f"{version} (of {year})" if year else version

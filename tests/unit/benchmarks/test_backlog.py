@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.backlog import Backlog, Ours, Plan, backlog_table, dated, disk_bytes
+from benchmarks.backlog import Backlog, Ours, Plan, backlog_table, disk_bytes
 from tests.unit.benchmarks.test_cluster import cells
 from tools.bench.dialects import encode
 
@@ -21,12 +21,6 @@ def test_each_server_has_a_row_with_the_ratio_of_ours_to_it() -> None:
     assert ours[:5] == ["disque-trio", "11.0", "10.0-12.0", "10.0", "10.0-10.0"]
     assert ours[5:] == ["**1.00**", "1.00-1.00", "51", "50-52", "40", "3"]
     assert nats[:1] + nats[5:9] == ["NATS JetStream", "**0.50**", "0.50-0.50", "25", "20-30"]
-
-
-def test_versions_tell_their_year_if_it_is_known() -> None:
-    assert dated("nats-server", "2.9.10") == "2.9.10 (of 2022)"
-    assert dated("rabbitmq-server", "9.9.1") == "9.9.1"
-    assert dated("", "0.2.0") == "0.2.0"
 
 
 def test_jobs_are_whole_batches_and_each_client_has_one() -> None:

@@ -5,8 +5,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.compare import Result, chart, ratio_table, summary_table, until
-from benchmarks.peers import LEVELS, Level, NatsSubject, Subject
+from benchmarks.compare import Result, chart, medians, ratio_table, until
+from benchmarks.peers import LEVELS, Level, NatsSubject, Subject, dated
+from benchmarks.records import Ratio
 
 
 def result(
@@ -92,6 +93,12 @@ def test_jetstream_is_measured_at_the_levels_that_its_version_has(
     assert [level for level in LEVELS if subject.differs(level) == "weaker"] == weaker
 
 
+def test_versions_tell_their_year_if_it_is_known() -> None:
+    assert dated("nats-server", "2.9.10") == "2.9.10 (of 2022)"
+    assert dated("rabbitmq-server", "9.9.1") == "9.9.1"
+    assert dated("", "0.2.0") == "0.2.0"
+
+
 def test_a_bar_is_as_long_as_its_figure() -> None:
     found = [result("disque", 1000, 20.0), result("list", 4000, 5.0), result("streams", 2000, 10.0)]
     text = chart(found, "Bars")
@@ -122,13 +129,15 @@ def test_a_measurement_ends_with_its_time_but_not_before_the_least_is_done() -> 
     assert list(until(future, 4, batches)) == batches
 
 
-def test_the_summary_has_a_row_for_each_other_server_and_both_ratios() -> None:
+def test_our_node_stands_beside_each_other_server_in_each_setting() -> None:
     found = []
     for level in ("none", "everysec"):
         found.append(result("disque", 2000, 10, level=level))
         found.append(result("list", 1000, 40, level=level))
-    found.append(result("nats", 4000, 5, level="none"))
-    titles, _, redis, nats = summary_table(found).splitlines()
-    assert titles.startswith("| beside | synced: none, pipelined by 16 |")
-    assert redis == "| Redis list | **0.25** (2.00) | **0.25** (2.00) |"
-    assert nats == "| NATS JetStream | **2.00** (0.50) |  |"
+    found.append(result("rabbitmq", 4000, 5, level="everysec"))
+    none, every = "synced: none, pipelined by 16", "synced: every second, pipelined by 16"
+    assert medians(found) == [
+        Ratio(none, "Redis list", 0.25, 2.0),
+        Ratio(every, "Redis list", 0.25, 2.0),
+        Ratio(every, "RabbitMQ (stronger)", 2.0, 0.5),
+    ]

@@ -220,9 +220,9 @@ def test_a_letter_that_was_sent_back_does_not_return_on_a_node_that_was_away(mes
 def test_who_has_not_heard_that_a_job_died_does_not_confirm_the_end_of_its_letter(
     mesh: Mesh,
 ) -> None:
-    id, dead = die_unseen_by_one(mesh)
+    _, dead = die_unseen_by_one(mesh)
     mesh.lose = lambda source, target, packet: (
-        target == 2 and bus.packet_type(packet) in (bus.ENDJOB, bus.REPLJOB) and id in packet
+        target == 2 and bus.packet_type(packet) in (bus.ENDJOB, bus.REPLJOB) and dead not in packet
     )
     redrive(mesh)
     mesh.advance(5)

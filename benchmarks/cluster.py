@@ -15,7 +15,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from statistics import median
 
-from tools.bench.cli import Findings, grouped, middle, option, say, size, spread, table, words
+from benchmarks import cluster_plot
+from tools.bench.cli import (
+    Findings,
+    Picture,
+    grouped,
+    middle,
+    option,
+    say,
+    size,
+    spread,
+    table,
+    words,
+)
 from tools.bench.measure import Bench, Setting
 from tools.bench.nodes import WAYS, ClusterBench, Result, Way, cluster
 from tools.bench.scripts import SERIAL_DIGITS
@@ -69,7 +81,10 @@ def run(plan: Plan) -> Findings:
         return Findings(growth_table(results, lambda r: r.nodes, "nodes"), results)
     if plan.scenario == "apart":
         pairs = apart(plan)
-        return Findings(apart_table(pairs), [result for pair in pairs for result in pair])
+        samples = [result for pair in pairs for result in pair]
+        alt = "What a job costs in one cluster and in clusters of three, by the number of nodes"
+        pictures = [Picture("cluster.svg", apart_plot(pairs), alt)]
+        return Findings(apart_table(pairs), samples, pictures)
     results = by_held(plan)
     return Findings(growth_table(results, lambda r: r.held, "jobs held"), results)
 
@@ -212,6 +227,24 @@ def apart_table(pairs: Sequence[tuple[Result, Result]]) -> str:
         row = [_name(way), str(way.pipeline), f"{count:,}", *_cpu(threes), *_cpu(whole)]
         rows.append([*row, *spread(ratios), _bus(threes)[0], _bus(whole)[0]])
     return table(titles, rows)
+
+
+def apart_plot(pairs: Sequence[tuple[Result, Result]]) -> str:
+    """The cycle at the deepest pipeline, in one cluster and in clusters of three."""
+    deepest = max(one.way.pipeline for one, _ in pairs)
+    wanted = [
+        pair for pair in pairs if (pair[0].way.step, pair[0].way.pipeline) == ("cycle", deepest)
+    ]
+    lines = []
+    for place, name in enumerate(("in one cluster", "in clusters of three")):
+        found = grouped([pair[1 - place] for pair in wanted], lambda result: result.nodes)
+        points = [
+            (count, median(one.cpu_per_100k for one in mine) * 10) for count, mine in found.items()
+        ]
+        lines.append((name, points))
+    copies = wanted[0][0].way.replicate
+    note = f"added, taken and acknowledged with {copies} copies, pipelined by {deepest}"
+    return cluster_plot.plot(lines, note + "; all nodes on one processor")
 
 
 def _name(way: Way) -> str:

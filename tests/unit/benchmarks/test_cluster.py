@@ -1,6 +1,8 @@
 """The measurement of clusters: its sums and its tables."""
 
-from benchmarks.cluster import Beside, apart_table, growth_table, ways_table
+from xml.etree import ElementTree
+
+from benchmarks.cluster import Beside, apart_plot, apart_table, growth_table, ways_table
 from tools.bench.nodes import Result, Usage, Way
 
 WAY = Way("cycle", 3, False, 16, 50)
@@ -44,3 +46,17 @@ def test_one_cluster_stands_beside_clusters_of_three() -> None:
     assert row[:3] == ["cycle", "16", "9"]
     assert row[7:9] == ["**1.25**", "1.00-2.00"]
     assert row[9:] == ["5.0", "5.0"]
+
+
+def test_the_plot_has_a_line_for_each_kind_of_cluster() -> None:
+    pairs = [
+        (result(WAY, 0.2, nodes=nodes), result(WAY, 0.2 * by, nodes=nodes))
+        for nodes, by in ((3, 1.0), (9, 1.5))
+    ]
+    drawn = ElementTree.fromstring(apart_plot(pairs))
+    one, threes = drawn.findall("{http://www.w3.org/2000/svg}path")
+    heights = [
+        [float(p.split()[1]) for p in path.attrib["d"][1:].split("L")] for path in (one, threes)
+    ]
+    assert heights[0][0] == heights[1][0] == heights[1][1]
+    assert heights[0][1] < heights[0][0]  # dearer is further up

@@ -44,6 +44,7 @@ _MOST_WORDS: Final = {
     "config": 2_000,
     "hello": 1_000,
     "latency": 1_000,
+    "qowner": 1_000,
 }
 
 INTERNAL_ERROR: Final = b"-ERR internal error, see the log of the node\r\n"

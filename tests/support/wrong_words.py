@@ -54,6 +54,7 @@ JSCAN GROUP g HEADER name value TAKEN REPLY all QUEUE mail.in
 LOADJOB text
 REDRIVE mail.dead TO mail.in COUNT 5 MATCH $mine $other
 QLEN mail.in
+QOWNER mail.in mail.out
 QPEEK mail.in 5 MAXBODY 5
 QPURGE mail.in
 QMOVE mail.in mail.out COUNT 5

@@ -8,6 +8,7 @@ from disque_trio.cluster.membership import PRIORITY_BAD, PRIORITY_OK
 from disque_trio.cluster.peers import Peer
 from disque_trio.cluster.trust import Trust
 from disque_trio.node.core.node import Node
+from disque_trio.node.core.queues.owners import able, owner
 from disque_trio.process.addresses import is_host_name, is_port, plain_ip
 from disque_trio.resp.ints import parse_int
 from disque_trio.resp.reply import OK, Text, Value, encode, error
@@ -234,18 +235,31 @@ def hello(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def _hello_nodes(node: Node, client: Client) -> None:
-    ip, port = node.peers.endpoint()
     bad = node.peers.leaving or node.add_problem != ""
-    priority = PRIORITY_BAD if bad else PRIORITY_OK
-    me = Peer(node.id, ip, port, priority, node.peers.tls_port)
+    me = _myself(node, PRIORITY_BAD if bad else PRIORITY_OK)
     tls = node.host.over_tls(client)
     lines: list[Value] = [
-        [
-            peer.id,
-            peer.ip.encode(),
-            b"%d" % (peer.tls_port if tls and peer.tls_port else peer.port),
-            b"%d" % peer.priority,
-        ]
-        for peer in [me, *node.peers.others()]
+        [*_place(peer, tls), b"%d" % peer.priority] for peer in [me, *node.peers.others()]
     ]
     client.out.append(encode([_HELLO_FORMAT, node.id, *lines], client.resp))
+
+
+def qowner(node: Node, client: Client, args: list[bytes]) -> None:
+    """QOWNER queue [queue ...]: the node that is best for each queue now."""
+    tls = node.host.over_tls(client)
+    peers = {peer.id: peer for peer in node.peers.others() if peer.ip}
+    peers[node.id] = _myself(node, PRIORITY_OK)
+    ids = [id for id in able(node.peers, node.id) if id in peers] or [node.id]
+    places: list[Value] = [_place(peers[owner(queue, ids)], tls) for queue in args[1:]]
+    client.out.append(encode(places, client.resp))
+
+
+def _myself(node: Node, priority: int) -> Peer:
+    ip, port = node.peers.endpoint()
+    return Peer(node.id, ip, port, priority, node.peers.tls_port)
+
+
+def _place(peer: Peer, tls: bool) -> list[Value]:
+    """Where clients reach a node: id, ip and port, that for TLS if they use it."""
+    port = peer.tls_port if tls and peer.tls_port else peer.port
+    return [peer.id, peer.ip.encode(), b"%d" % port]

@@ -50,6 +50,7 @@ LOOKING: Final = frozenset(
         "qget",
         "qkeys",
         "qlen",
+        "qowner",
         "qpeek",
         "qscan",
         "qstat",
@@ -100,12 +101,12 @@ OTHERS: Final = [  # what nobody but an operator may do to other clients
 ROLES: Final[dict[str, list[tuple[str, frozenset[str], str, str]]]] = {
     "users.md": [
         ("shop", OWN | {"addjob"}, "", "mail.x"),
-        ("shop", OWN | {"addjob", "waitjob", "qlen"}, "", "mail.x"),
+        ("shop", OWN | {"addjob", "waitjob", "qlen", "qowner"}, "", "mail.x"),
         (
             "mailer",
             OWN
             | {"getjob", "consume", "credit", "ackjob", "fastack", "nack", "working", "enqueue"}
-            | {"qlen", "qget"},
+            | {"qlen", "qowner", "qget"},
             "mail.x",
             "",
         ),

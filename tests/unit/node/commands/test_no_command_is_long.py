@@ -114,6 +114,8 @@ READS: list[Words] = [
     ("QKEYS", "keys", 0, "COUNT", MANY),
     ("QKEYS", "none", 0, "COUNT", MANY),
     ("QLEN", "q"),
+    ("QOWNER", *["q"] * WORDS),
+    ("QOWNER", *["q"] * 998),
     ("QPEEK", "q", MANY),
     ("QPEEK", "q", -MANY),
     ("QPEEK", "q", MANY, "MAXBODY", 1),

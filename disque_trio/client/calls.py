@@ -37,14 +37,14 @@ class _Call:
         answer: its answer, once that has arrived.
         news: set when the answer arrives or the connection is lost.
         jobs: the ids of its requests.
-        node: the node at which the last request was added.
+        line: where the last request was added.
     """
 
     def __init__(self) -> None:
         self.answer: Answer | None = None
         self.news = library().Event()
         self.jobs: list[str] = []
-        self.node: str | None = None
+        self.line: _Line | None = None
 
 
 class _Line(Pushes):
@@ -103,7 +103,7 @@ class Calls:
         self._in_flight = in_flight
         self._reply_to = f"reply.{new_key()}"
         self._calls: dict[str, _Call] = {}
-        self._line: _Line | None = None
+        self._lines: dict[str, _Line] = {}  # by node
         self._opening = library().Lock()
 
     async def call(
@@ -119,21 +119,21 @@ class Calls:
 
         async def ask(session: Session) -> Answer:
             line = await self._open(session)
-            if call.node != session.node_id:
+            if call.line is None or call.line.session.node_id != session.node_id:
                 left = max(deadline - library().current_time(), 0.001)
                 command = add(left, time.time())
                 call.jobs.append(text(await line.add(command)))
-                call.node = session.node_id
+            call.line = line
             return await _answered(call, line)
 
         try:
             with fail_after(limit):
-                answer = await self._router.wait_at(ask)
+                answer = await self._router.wait_at(ask, (queue,))
         finally:
             del self._calls[id]
             over = call.answer is not None and len(call.jobs) == 1
-            if call.jobs and not over and self._line is not None:
-                self._line.connection.submit([["CANCEL", *call.jobs]])
+            if call.line is not None and not over:
+                call.line.connection.submit([["CANCEL", *call.jobs]])
         if answer.failed:
             raise CallError(answer.body.decode(errors="replace"))
         return answer.body
@@ -141,15 +141,17 @@ class Calls:
     async def _open(self, session: Session) -> _Line:
         """Return the connection to this node; open it if necessary."""
         async with self._opening:
-            line = self._line
-            if line is not None:
-                if line.session is session and not line.over:
-                    return line
-                line.retire()
+            line = self._lines.get(session.node_id)
+            if line is not None and line.session is session and not line.over:
+                return line
+            for line in list(self._lines.values()):
+                if line.over or not line.session.current or line.session.node_id == session.node_id:
+                    del self._lines[line.session.node_id]
+                    line.retire()
             make = partial(_Line, reply_to=self._reply_to, calls=self._calls)
             line = await open_pushes(self._router, session, self._in_flight, make)
             if line is not None:
-                self._line = line
+                self._lines[session.node_id] = line
                 return line
             raise NoExtError("NOEXT", f"{session.address} cannot push jobs, which calls need")
 

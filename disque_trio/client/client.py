@@ -221,8 +221,11 @@ class Client(Commands):
             The jobs; empty if none arrived in time. The caller must ``ack`` each of them.
         """
 
-        def fetching() -> Awaitable[tuple[Session, list[Job]]]:
-            return fetch(self._router, queues, **options)
+        async def fetching() -> tuple[Session, list[Job]]:
+            session, jobs = await fetch(self._router, queues, **options)
+            if self._router.hints is not None:
+                self._router.hints.taken(session, [job.id for job in jobs])
+            return session, jobs
 
         tracer = tracing.seeing()
         if tracer is not None:

@@ -1,6 +1,6 @@
 """Disque's commands as typed methods, run on the node in use."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Unpack
 
@@ -37,12 +37,12 @@ class Commands:
 
         Whoever waits for one of these jobs with ``wait`` gets ``result``.
         """
-        return integer(await self._control(*requests.ackjob(ids, result)))
+        return await self._count(ids, lambda ids: requests.ackjob(ids, result))
 
     async def fastack(self, *ids: str) -> int:
         """Acknowledge jobs at less cost, with weaker guarantees (FASTACK); return how many the node
         deleted."""
-        return integer(await self._control("FASTACK", *ids))
+        return await self._count(ids, lambda ids: ["FASTACK", *ids])
 
     async def nack(self, *ids: str, delay: float | None = None, reason: Name | None = None) -> int:
         """Give jobs back as failed (NACK) and return how many were given back.
@@ -52,7 +52,7 @@ class Commands:
                 their queues say.
             reason: why; SHOW reports it.
         """
-        return integer(await self._control(*requests.nack(ids, delay, reason)))
+        return await self._count(ids, lambda ids: requests.nack(ids, delay, reason))
 
     async def dead(self, *ids: str, reason: Name | None = None) -> int:
         """Refuse jobs for good, so that they become dead letters; return how many were refused.
@@ -60,7 +60,7 @@ class Commands:
         Raises:
             ReplyError: a queue has no dead letters.
         """
-        return integer(await self._control(*requests.dead(ids, reason)))
+        return await self._count(ids, lambda ids: requests.dead(ids, reason))
 
     async def wait(
         self,
@@ -91,7 +91,7 @@ class Commands:
 
         A worker that is processing such a job finds it ``lost`` at its next WORKING.
         """
-        return integer(await self._control("CANCEL", *ids))
+        return await self._count(ids, lambda ids: ["CANCEL", *ids])
 
     async def update(
         self,
@@ -110,7 +110,7 @@ class Commands:
         """
         wait = None if delay is None else seconds(delay)
         changes = requests.options(BODY=body, DELAY=wait, TTL=ttl, RETRY=retry, QUEUE=queue)
-        await self._control("UPDATEJOB", id, *changes)
+        await self._about(id, "UPDATEJOB", id, *changes)
 
     async def working(self, id: str) -> int:
         """Postpone the job's next delivery (WORKING) and return its retry time in seconds.
@@ -119,24 +119,24 @@ class Commands:
             NoJobError: the node does not know the job.
             TooLateError: half of the job's TTL is over.
         """
-        return integer(await self._control("WORKING", id))
+        return integer(await self._about(id, "WORKING", id))
 
     async def enqueue(self, *ids: str) -> int:
         """Queue jobs now (ENQUEUE) and return how many were queued."""
-        return integer(await self._control("ENQUEUE", *ids))
+        return await self._count(ids, lambda ids: ["ENQUEUE", *ids])
 
     async def promote(self, *ids: str) -> int:
         """Queue delayed and pausing jobs now (PROMOTE) and return how many were queued."""
-        return integer(await self._control("PROMOTE", *ids))
+        return await self._count(ids, lambda ids: ["PROMOTE", *ids])
 
     async def dequeue(self, *ids: str) -> int:
         """Take jobs out of their queues, to which they return after their retry times (DEQUEUE);
         return how many were taken."""
-        return integer(await self._control("DEQUEUE", *ids))
+        return await self._count(ids, lambda ids: ["DEQUEUE", *ids])
 
     async def deljob(self, *ids: str) -> int:
         """Delete jobs on the node in use, and only there (DELJOB); return how many were deleted."""
-        return integer(await self._control("DELJOB", *ids))
+        return await self._count(ids, lambda ids: ["DELJOB", *ids])
 
     # Inspection
 
@@ -145,7 +145,7 @@ class Commands:
 
         The body is bytes, other texts are str, and times are as SHOW reports them.
         """
-        return replies.record(await self._control("SHOW", id))
+        return replies.record(await self._about(id, "SHOW", id))
 
     async def qlen(self, queue: Name) -> int:
         """Return the number of jobs queued on the node in use (QLEN)."""
@@ -322,6 +322,24 @@ class Commands:
 
     async def _control(self, *command: Argument) -> Reply:
         return await self._router.run_one("control", command, repeat=True)
+
+    async def _about(self, id: str, *command: Argument) -> Reply:
+        """Run a command about a job, at the node that it came from or went to, if that is known."""
+        holder = None if self._router.hints is None else self._router.hints.holder(id)
+        return await self._router.run_one("control", command, repeat=True, pinned=holder)
+
+    async def _count(
+        self, ids: Sequence[str], command: Callable[[Sequence[str]], Sequence[Argument]]
+    ) -> int:
+        """Run a command about jobs at the nodes that they came from or went to; return the sum of
+        the replies."""
+        hints = self._router.hints
+        total = 0
+        for holder, some in [(None, ids)] if hints is None else hints.holders(ids):
+            total += integer(
+                await self._router.run_one("control", command(some), repeat=True, pinned=holder)
+            )
+        return total
 
 
 async def _ignore(reply: Reply) -> None:

@@ -25,6 +25,7 @@ async def connect(
     password: str | None = None,
     tls: TlsOption = None,
     client_name: str | None = None,
+    hints: bool = True,
     retry_for: float = 30.0,
     connect_timeout: float = 5.0,
 ) -> AsyncIterator[Client]:
@@ -38,13 +39,15 @@ async def connect(
 
     Args:
         nodes: one or more nodes, as ``host:port``, ``[ipv6]:port`` or ``unix:/path``; or their
-            URLs, such as ``disques://user:password@host:7711``, which can also carry the next four
+            URLs, such as ``disques://user:password@host:7711``, which can also carry the next five
             arguments.
         username, password: for AUTH, sent to every node. Without a username, the default user.
         tls: how to encrypt connections: a ``Tls``, an ``ssl.SSLContext``, or True to trust the
             system's certificate authorities.
         client_name: the name of the connections in CLIENT LIST and in the console. If a node
             refuses it, connections to that node have no name.
+        hints: add and take jobs at the nodes that are best for their queues, if the node in use
+            knows them (QOWNER); False: always at the node in use.
         retry_for: seconds to keep trying to reach a node, both at the start and later.
         connect_timeout: seconds for each attempt to connect to a node.
 
@@ -55,7 +58,7 @@ async def connect(
         ValueError: an address is malformed or there is none; a certificate file cannot be used; or
             no node would accept the client name.
     """
-    cluster = Cluster.of(nodes, username, password, tls, client_name)
+    cluster = Cluster.of(nodes, username, password, tls, client_name, hints)
     async with connect_to(cluster, retry_for, connect_timeout) as client:
         yield client
 
@@ -68,7 +71,8 @@ async def connect_to(
     directory = Directory([parse_address(node) for node in cluster.nodes])
     async with background() as nursery:
         connector = Connector(nursery, cluster.login, connect_timeout)
-        router = Router(connector, directory, retry_for=retry_for)
+        hinted = nursery if cluster.hints else None
+        router = Router(connector, directory, retry_for=retry_for, hinted=hinted)
         in_flight = InFlight(nursery, _log)
         try:
             await router.session(router.retry())

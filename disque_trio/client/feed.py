@@ -41,13 +41,16 @@ class Feed(Pushes):
         withheaders: whether to get jobs with their headers.
 
     Attributes:
+        queues: the queues.
         let_go: a job was released, and must not be queued again before its retry time.
+        moved: it was retired since another node is better.
     """
 
     def __init__(self, *own: *Own, queues: tuple[Name, ...], withheaders: bool) -> None:
         super().__init__(*own)
+        self.queues = queues
         self.let_go: bool = False
-        self._queues = queues
+        self.moved: bool = False
         self._withheaders = withheaders
         self._takers: dict[_Taker, None] = {}
         self._coming = 1  # tasks about to wait: those whose ACKJOB also asks for the next job
@@ -61,7 +64,7 @@ class Feed(Pushes):
     # ---- tasks that want a job --------------------------------------------------------------
 
     def consume(self) -> list[Argument]:
-        command: list[Argument] = ["CONSUME", *self._queues, "CREDIT", self._credit]
+        command: list[Argument] = ["CONSUME", *self.queues, "CREDIT", self._credit]
         command.append("WITHCOUNTERS")
         if self._withheaders or tracing.tracer is not None:
             command.append("WITHHEADERS")
@@ -167,6 +170,11 @@ class Feed(Pushes):
 
     # ---- the end ----------------------------------------------------------------------------
 
+    def move(self) -> None:
+        """Take no more jobs here, since another node is better now."""
+        self.moved = True
+        self.retire()
+
     def finished(self) -> None:
         """Waiting tasks raise ``failure()``, or get None without it."""
         takers, self._takers = self._takers, {}
@@ -178,7 +186,7 @@ class Feed(Pushes):
     async def last_words(self) -> None:
         if self.let_go:
             # Closing a connection gives its jobs back, unless the client asks for this.
-            calm: list[Argument] = ["CONSUME", *self._queues, "CREDIT", 1, "ONLOSS", "retry"]
+            calm: list[Argument] = ["CONSUME", *self.queues, "CREDIT", 1, "ONLOSS", "retry"]
             await self.connection.execute_many([calm, STOP])
         while not self._last.done.is_set():
             await self._last.done.wait()

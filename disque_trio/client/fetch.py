@@ -65,13 +65,22 @@ async def fetch(
     if not queues:
         raise ValueError("at least one queue is needed")
     deadline = None if timeout is None else library().current_time() + timeout
+    best_for = () if pattern else queues
+    more = False  # time to wait, maybe at another node
 
     async def get(session: Session) -> tuple[Session, list[Job]]:
+        nonlocal more
+        more = False
         command: list[Argument] = ["GETJOB"]
         if nohang or timeout == 0:
             command.append("NOHANG")
-        elif deadline is not None:
-            command += ["TIMEOUT", milliseconds(deadline - library().current_time())]
+        else:
+            left = None if deadline is None else deadline - library().current_time()
+            patience = None if router.hints is None else router.hints.patience(session, best_for)
+            if patience is not None and (left is None or patience < left):
+                left, more = patience, True
+            if left is not None:
+                command += ["TIMEOUT", milliseconds(left)]
         command += ["COUNT", count]
         if withcounters:
             command.append("WITHCOUNTERS")
@@ -90,7 +99,10 @@ async def fetch(
             return await get(session)
         return session, replies.jobs(reply)
 
-    return await router.wait_at(get)
+    while True:
+        session, jobs = await router.wait_at(get, best_for)
+        if jobs or not more:
+            return session, jobs
 
 
 async def fetch_traced(

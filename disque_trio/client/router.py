@@ -1,17 +1,19 @@
 """Chooses the node to talk to, and moves to another one when that fails.
 
 Owns the current session. Chooses a node by the priorities in HELLO, moves on when the node is lost
-or says -LEAVING, and repeats commands where that is safe, within a time limit.
+or says -LEAVING, and repeats commands where that is safe, within a time limit. Requests about
+queues go to the nodes that are best for them, if ``Hints`` knows these.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
-from disque_trio.client.nodes import Directory, Hello, parse_hello
-from disque_trio.client.session import Role, Session
+from disque_trio.client.hints import Hints, refuses
+from disque_trio.client.nodes import Directory
+from disque_trio.client.session import Role, Session, open_session
 from disque_trio.notation.addresses import Address
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.concurrency import fail_after, library
+from disque_trio.respclient.concurrency import Nursery, library
 from disque_trio.respclient.connection import Connector, Reply
 from disque_trio.respclient.errors import (
     AuthError,
@@ -19,11 +21,10 @@ from disque_trio.respclient.errors import (
     DisqueError,
     LeavingError,
     NoPermError,
-    ProtocolError,
     TlsError,
-    TooSlowError,
 )
 from disque_trio.respclient.retry import Retry
+from disque_trio.respclient.values import Name
 
 R = TypeVar("R")
 
@@ -41,15 +42,28 @@ class Router:
     Args:
         connector: opens connections.
         directory: the nodes to choose from.
+        hinted: runs what going to the best nodes for queues needs; None: all requests go to one
+            node.
 
     Attributes:
         retry_for: seconds to keep trying after a failure.
+        hints: which nodes are best for queues; None: that does not matter.
     """
 
-    def __init__(self, connector: Connector, directory: Directory, *, retry_for: float) -> None:
+    def __init__(
+        self,
+        connector: Connector,
+        directory: Directory,
+        *,
+        retry_for: float,
+        hinted: Nursery | None = None,
+    ) -> None:
         self._connector = connector
         self._directory = directory
         self.retry_for = retry_for
+        self.hints: Hints | None = None
+        if hinted is not None:
+            self.hints = Hints(connector, hinted, lambda: self.session(Retry(0)))
         self._session: Session | None = None
         self._choosing = library().Lock()
         self._prefer: Address | None = None
@@ -66,6 +80,21 @@ class Router:
     def retry(self) -> Retry:
         """Return a fresh time limit for one request."""
         return Retry(self.retry_for)
+
+    async def session_for(
+        self, queues: Sequence[Name], retry: Retry, *, adds: bool = False
+    ) -> Session:
+        """Return the session with the node that is best for ``queues``, as far as is known; else
+        that with the current node, see ``session``. ``adds``: to add jobs."""
+        home = await self.session(retry)
+        return self.hints.best(home, queues, adds=adds) if self.hints is not None else home
+
+    def address_for(self, queues: Sequence[Name]) -> Address | None:
+        """Return the address of the node to which jobs of these queues will go next."""
+        home = self._session
+        if home is None or not home.current:
+            return None
+        return (home if self.hints is None else self.hints.best(home, queues, adds=True)).address
 
     async def session(self, retry: Retry) -> Session:
         """Return the session with the current node; find a node if there is none.
@@ -92,34 +121,59 @@ class Router:
     def leave(self, session: Session) -> None:
         """Look for another node, since the one of this session said -LEAVING."""
         self._directory.avoid(session.node_id, library().current_time())
+        if self.hints is not None:
+            self.hints.avoid(session)
         session.leave()
 
     def close(self) -> None:
-        """Close the current session and open no other."""
+        """Close the sessions and open no others."""
         self._closed = True
+        if self.hints is not None:
+            self.hints.close()
         if self._session is not None:
             self._session.close()
 
-    async def wait_at(self, use: Callable[[Session], Awaitable[R]]) -> R:
-        """Await ``use(session)`` at the current node, where it may wait. If that node is lost or
-        leaves, do so again at another, for up to ``retry_for`` seconds.
+    async def wait_at(
+        self, use: Callable[[Session], Awaitable[R]], queues: Sequence[Name] = ()
+    ) -> R:
+        """Await ``use(session)`` at the current node, or the best one for ``queues``, where it may
+        wait. If that node is lost or leaves, do so again at another, for up to ``retry_for``
+        seconds.
 
         Raises:
             DisqueError: what ``use`` raised, or no node could be reached in time.
         """
         retry = self.retry()
+        failed = False
 
         async def attempt() -> R:
-            session = await self.session(retry)
+            nonlocal failed
+            session = await self.session_for(queues, retry)
             try:
                 return await use(session)
             except LeavingError:
                 self.leave(session)
                 raise
+            except DisqueError as error:
+                failed = self._guest_failed(session, error, repeat=True)
+                raise
 
         return await retry.run(
-            attempt, lambda error: isinstance(error, ConnectionLost | LeavingError), waits=True
+            attempt,
+            lambda error: failed or isinstance(error, ConnectionLost | LeavingError),
+            waits=True,
         )
+
+    def _guest_failed(self, session: Session, error: object, *, repeat: bool) -> bool:
+        """Whether another node has to do what this one, which is not the current node, has not done
+        because of ``error``; then it is avoided. ``repeat``: even if it may have done it."""
+        if self.hints is None or not self.hints.is_guest(session):
+            return False
+        lost = isinstance(error, ConnectionLost)
+        if not lost and not refuses(error, repeat=repeat):
+            return False
+        self.hints.avoid(session, lost=lost)
+        return not isinstance(error, ConnectionLost) or repeat or not error.maybe_executed
 
     async def run(
         self,
@@ -128,8 +182,10 @@ class Router:
         *,
         repeat: bool,
         pinned: Session | None = None,
+        queues: Sequence[Name] = (),
     ) -> list[Reply]:
         """Run commands as one pipeline, on the current node or, while it lives, on ``pinned``.
+        Those about ``queues`` go to the node that is best for these.
 
         Commands that certainly did not run, or were refused with -LEAVING, are sent again. Those
         that may have run are sent again only if ``repeat`` is set. In the returned list, a command
@@ -141,9 +197,12 @@ class Router:
         while todo:
             session = pinned if pinned is not None and pinned.alive else None
             try:
-                session = session or await self.session(retry)
+                if session is None:
+                    session = await self.session_for(queues, retry, adds=role == "adds")
                 connection = await session.connection(role)
             except (ConnectionLost, *REFUSED) as error:
+                if session is not None and self._guest_failed(session, error, repeat=True):
+                    continue  # nothing was sent
                 # That a command may have run says more than that no node is left: keep it.
                 for index in todo:
                     before = results[index]
@@ -155,15 +214,19 @@ class Router:
             else:
                 replies = await connection.execute_many([commands[index] for index in todo])
             again: list[int] = []
+            pause = True
             for index, reply in zip(todo, replies, strict=True):
                 results[index] = reply
                 if isinstance(reply, LeavingError):
                     self.leave(session)
                     again.append(index)
+                elif pinned is None and self._guest_failed(session, reply, repeat=repeat):
+                    pause = False
+                    again.append(index)
                 elif isinstance(reply, ConnectionLost) and (repeat or not reply.maybe_executed):
                     again.append(index)
             todo = again
-            if todo and not await retry.again():
+            if todo and pause and not await retry.again():
                 break
         return results
 
@@ -174,13 +237,14 @@ class Router:
         *,
         repeat: bool,
         pinned: Session | None = None,
+        queues: Sequence[Name] = (),
     ) -> Reply:
         """Run one command as ``run`` does, and return its reply.
 
         Raises:
             DisqueError: the command failed for good.
         """
-        [reply] = await self.run(role, [command], repeat=repeat, pinned=pinned)
+        [reply] = await self.run(role, [command], repeat=repeat, pinned=pinned, queues=queues)
         if isinstance(reply, DisqueError):
             raise reply
         return reply
@@ -200,7 +264,10 @@ class Router:
                 lasting = lasting and (isinstance(error, TlsError) or _TLS_ONLY in str(error))
                 failures.append(f"{address}: {error}")
             else:
-                self._session = await self._improve(session)
+                session = await self._improve(session)
+                if self.hints is not None:
+                    session = self.hints.move_in(session)
+                self._session = session
                 self._prefer = self._session.address
                 return
         if refused is not None:
@@ -221,15 +288,6 @@ class Router:
         return session
 
     async def _open(self, address: Address) -> Session:
-        connection = await self._connector.open(address)
-        try:
-            with fail_after(self._connector.timeout):
-                hello: Hello = parse_hello(await connection.execute("HELLO"), address)
-        except TooSlowError as error:
-            connection.close()
-            raise ProtocolError("no answer to HELLO") from error
-        except BaseException:
-            connection.close()
-            raise
-        self._directory.learn(hello)
-        return Session(hello, connection, self._connector)
+        session = await open_session(self._connector, address)
+        self._directory.learn(session.hello)
+        return session

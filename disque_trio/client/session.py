@@ -12,12 +12,18 @@ Also opens the connections on which jobs are pushed; these belong to their ``Fee
 
 from typing import Final, Literal, TypeAlias
 
-from disque_trio.client.nodes import Hello
+from disque_trio.client.nodes import Hello, parse_hello
 from disque_trio.notation.addresses import Address
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.concurrency import fail_after, library
-from disque_trio.respclient.connection import Connection, Connector
-from disque_trio.respclient.errors import ConnectionLost, DisqueError, ReplyError, TooSlowError
+from disque_trio.respclient.connection import Batch, Connection, Connector
+from disque_trio.respclient.errors import (
+    ConnectionLost,
+    DisqueError,
+    ProtocolError,
+    ReplyError,
+    TooSlowError,
+)
 from disque_trio.respclient.pool import ConnectionPool
 
 Role: TypeAlias = Literal["control", "adds"]
@@ -36,6 +42,10 @@ class Session:
         blocking: the connections for GETJOB.
         pushes: whether the node can push jobs, as far as is known.
         knows_headers: whether the node knows WITHHEADERS, as far as is known.
+        hello: what the node said of the cluster.
+        hints: whether the node can tell which of several nodes is best for a queue (QOWNER), as far
+            as is known.
+        used: when requests were made here last, if this is not the node in use.
     """
 
     def __init__(self, hello: Hello, control: Connection, connector: Connector) -> None:
@@ -44,6 +54,9 @@ class Session:
         self.blocking: ConnectionPool = ConnectionPool(self._open, lambda: self.current)
         self.pushes: bool = True
         self.knows_headers: bool = True
+        self.hello = hello
+        self.hints: bool = len(hello.nodes) > 1
+        self.used: float = 0.0
         self._connector = connector
         self._shared: dict[Role, Connection] = {"control": control}
         self._opening = library().Lock()
@@ -59,6 +72,15 @@ class Session:
     def current(self) -> bool:
         """Whether to make new requests here: the node is alive and was not left."""
         return self.alive and not self._left
+
+    def submit(self, *command: Argument) -> Batch:
+        """Send a quick command, without waiting for its reply."""
+        return self._shared["control"].submit([command])
+
+    def ready(self, role: Role) -> bool:
+        """Whether the shared connection for ``role`` is open."""
+        connection = self._shared.get(role)
+        return connection is not None and not connection.closed
 
     async def connection(self, role: Role) -> Connection:
         """Return the shared connection for ``role``.
@@ -143,3 +165,22 @@ class Session:
         except DisqueError as error:
             self.close()
             raise ConnectionLost(f"{self.address}: {error}") from error
+
+
+async def open_session(connector: Connector, address: Address) -> Session:
+    """Connect to the node at ``address``.
+
+    Raises:
+        DisqueError: it cannot be reached, refuses to let us in, or is no Disque node.
+    """
+    connection = await connector.open(address)
+    try:
+        with fail_after(connector.timeout):
+            hello = parse_hello(await connection.execute("HELLO"), address)
+    except TooSlowError as error:
+        connection.close()
+        raise ProtocolError("no answer to HELLO") from error
+    except BaseException:
+        connection.close()
+        raise
+    return Session(hello, connection, connector)

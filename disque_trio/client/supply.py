@@ -1,4 +1,4 @@
-"""The jobs of a worker: pushed by the node in use, or fetched if that cannot push."""
+"""The jobs of a worker: pushed by the best node for its queues, or fetched if that cannot push."""
 
 from functools import partial
 
@@ -52,15 +52,16 @@ class Supply:
 
         There is no checkpoint between its arrival and the return.
         """
-        job: HeldJob | None = None
         # A released job uses up credit of the feed, so fetch jobs once any was released.
-        if not self._pattern and (self._feed is None or not self._feed.let_go):
-            job = await self._router.wait_at(self._pushed)
-        if job is None:
-            job = await take(
-                self._router, self._in_flight, self._queues, self._withheaders, self._pattern
-            )
-        return job
+        while not self._pattern and (self._feed is None or not self._feed.let_go):
+            job = await self._router.wait_at(self._pushed, self._queues)
+            if job is not None:
+                return job
+            if self._feed is None or not self._feed.moved:
+                break
+        return await take(
+            self._router, self._in_flight, self._queues, self._withheaders, self._pattern
+        )
 
     def pause(self) -> None:
         """Take no jobs until a task asks for one; those in hand can be settled."""
@@ -81,7 +82,7 @@ class Supply:
             if feed is not None:
                 if feed.session is session and not feed.over:
                     return feed
-                feed.retire()
+                feed.move()
                 if feed.let_go:
                     return None
             if not session.pushes:
@@ -90,4 +91,6 @@ class Supply:
             feed = await open_pushes(self._router, session, self._in_flight, make)
             if feed is not None:
                 self._feed = feed
+                if self._router.hints is not None:
+                    self._router.hints.follow(feed)
             return feed

@@ -39,6 +39,7 @@ _OPTIONS: Final = {  # attributes of ``Tls`` by their names in URLs of redis-py 
     "ssl_cert_reqs": "verify",
 }
 _CLIENT_NAME: Final = "client_name"  # as for redis-py
+_HINTS: Final = "hints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Cluster:
         username: the user with this password; None: the default user.
         tls: how to encrypt connections; None: not at all.
         client_name: the name of the connections in CLIENT LIST; None: no name.
+        hints: go to the nodes that are best for queues, if the node in use knows them.
 
     Raises:
         ValueError: no node would accept the client name.
@@ -61,6 +63,7 @@ class Cluster:
     username: str | None = None
     tls: Tls | ssl.SSLContext | bool | None = None
     client_name: str | None = None
+    hints: bool = True
 
     def __post_init__(self) -> None:
         check_client_name(self.client_name)
@@ -71,8 +74,8 @@ class Cluster:
 
         ``disques://`` means that the nodes speak TLS. Several nodes are separated by commas or
         semicolons, or given as a list; only the first needs the scheme, user and password.
-        Percent-encoding is decoded. A URL may end in ``?client_name=NAME``, and one for TLS in
-        options such as ``?ssl_ca_certs=FILE``; see docs/client.md.
+        Percent-encoding is decoded. A URL may end in ``?client_name=NAME`` or ``?hints=no``, and
+        one for TLS in options such as ``?ssl_ca_certs=FILE``; see docs/client.md.
 
         Raises:
             ValueError: there is no URL, one is malformed, or the nodes have different passwords.
@@ -120,8 +123,9 @@ class Cluster:
             raise ValueError("a Unix socket of a node has no TLS: use disque://unix:/path")
         username, password = next(iter(logins), (None, None))
         name = options.pop(_CLIENT_NAME, None)
+        hints = _truth(_HINTS, options.pop(_HINTS, "yes"), _TRUTH)
         tls = _tls(options) if encrypted else None
-        return cls(tuple(nodes), password, username, tls, name)
+        return cls(tuple(nodes), password, username, tls, name, hints)
 
     @classmethod
     def of(
@@ -131,6 +135,7 @@ class Cluster:
         password: str | None = None,
         tls: TlsOption = None,
         client_name: str | None = None,
+        hints: bool = True,
     ) -> Self:
         """Return the cluster with the given nodes: URLs, or addresses for ``parse_address``.
 
@@ -146,9 +151,10 @@ class Cluster:
             if said.password is not None:
                 username, password = said.username, said.password
             name = said.client_name or client_name
-            return cls(said.nodes, password, username, said.tls or tls or None, name)
+            tls = said.tls or tls or None
+            return cls(said.nodes, password, username, tls, name, said.hints and hints)
         known = [str(parse_address(node)) for node in nodes]
-        return cls(tuple(known), password, username, tls or None, client_name)
+        return cls(tuple(known), password, username, tls or None, client_name, hints)
 
     @property
     def login(self) -> Login:
@@ -180,23 +186,24 @@ def _take_options(options: dict[str, str], query: str, encrypted: bool) -> None:
     except ValueError:
         raise ValueError(_FORM) from None
     for name, value in found:
-        if name not in _OPTIONS and name != _CLIENT_NAME:
-            known = ", ".join([_CLIENT_NAME, *_OPTIONS])
+        if name not in _OPTIONS and name not in (_CLIENT_NAME, _HINTS):
+            known = ", ".join([_CLIENT_NAME, _HINTS, *_OPTIONS])
             raise ValueError(f"the URL of a node has no option {name!r}; the options are {known}")
-        if not encrypted and name != _CLIENT_NAME:
+        if not encrypted and name in _OPTIONS:
             raise ValueError(f"the option {name} is for nodes with TLS: disques://")
         if not value or options.setdefault(name, value) != value:
             raise ValueError(f"{name} needs one value in the URL of a cluster")
+
+
+def _truth(name: str, text: str, words: Mapping[str, bool]) -> bool:
+    if text.lower() not in words:
+        raise ValueError(f"{name} in the URL of a node must be one of {', '.join(words)}")
+    return words[text.lower()]
 
 
 def _tls(options: Mapping[str, str]) -> Tls:
     values: dict[str, Any] = {}
     for name, text in options.items():
         words = {"ssl_check_hostname": _TRUTH, "ssl_cert_reqs": _CHECKS}.get(name)
-        if words is None:
-            values[_OPTIONS[name]] = text
-        elif text.lower() in words:
-            values[_OPTIONS[name]] = words[text.lower()]
-        else:
-            raise ValueError(f"{name} in the URL of a node must be one of {', '.join(words)}")
+        values[_OPTIONS[name]] = text if words is None else _truth(name, text, words)
     return Tls(**values)

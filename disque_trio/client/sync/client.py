@@ -332,6 +332,7 @@ def connect(
     password: str | None = None,
     tls: TlsOption = None,
     client_name: str | None = None,
+    hints: bool = True,
     retry_for: float = 30.0,
     connect_timeout: float = 5.0,
 ) -> Client:
@@ -341,7 +342,7 @@ def connect(
     Arguments, exceptions and the choice of the node are those of ``disque_trio.client.connect``.
     A client that was never closed is closed when the program exits.
     """
-    cluster = Cluster.of(nodes, username, password, tls, client_name)
+    cluster = Cluster.of(nodes, username, password, tls, client_name, hints)
     return connect_to(cluster, retry_for, connect_timeout)
 
 

@@ -66,21 +66,23 @@ async def fetch(
         raise ValueError("at least one queue is needed")
     deadline = None if timeout is None else library().current_time() + timeout
     best_for = () if pattern else queues
-    more = False  # time to wait, maybe at another node
+    waits = not nohang and timeout != 0
+    more = False  # to ask, maybe at another node
 
     async def get(session: Session) -> tuple[Session, list[Job]]:
         nonlocal more
-        more = False
+        hints = router.hints
         command: list[Argument] = ["GETJOB"]
-        if nohang or timeout == 0:
-            command.append("NOHANG")
-        else:
+        if waits:
             left = None if deadline is None else deadline - library().current_time()
-            patience = None if router.hints is None else router.hints.patience(session, best_for)
-            if patience is not None and (left is None or patience < left):
-                left, more = patience, True
+            patience = None if hints is None else hints.patience(session, best_for)
+            more = patience is not None and (left is None or patience < left)
+            left = patience if more else left
             if left is not None:
                 command += ["TIMEOUT", milliseconds(left)]
+        else:
+            command.append("NOHANG")
+            more = hints is not None and hints.is_guest(session)
         command += ["COUNT", count]
         if withcounters:
             command.append("WITHCOUNTERS")
@@ -103,6 +105,8 @@ async def fetch(
         session, jobs = await router.wait_at(get, best_for)
         if jobs or not more:
             return session, jobs
+        if not waits:
+            best_for = ()  # what was added before the best node was known is at the node in use
 
 
 async def fetch_traced(

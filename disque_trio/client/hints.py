@@ -138,8 +138,10 @@ class Hints:
             return None
         now = library().current_time()
         node = self._owners.best(queues, now)
-        if node is None or node.id != session.node_id:
-            return _SOON
+        if node is None and not self._owners.known(queues):
+            return _SOON  # it is being asked
+        if node is not None and node.id != session.node_id:
+            return _SOON  # it is being connected to
         return max(self._owners.left(queues, now), _SOON)
 
     # ---- jobs by their ids ------------------------------------------------------------------

@@ -69,6 +69,11 @@ class Owners:
         ]
         return max(nodes, key=nodes.count) if nodes else None
 
+    def known(self, queues: Iterable[Name]) -> bool:
+        """Whether there was an answer for one of ``queues``."""
+        told = [self._told.get(queue) for queue in queues]
+        return any(one is not None and one.node is not None for one in told)
+
     def left(self, queues: Iterable[Name], now: float) -> float:
         """Return in how many seconds to ask about one of ``queues`` again."""
         told = [self._told.get(queue) for queue in queues]

@@ -5,7 +5,7 @@ it is resumed with None, or with the replies, or with None if the connection bro
 """
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -133,14 +133,38 @@ class Actor:
             if wish.session is None:
                 self.world.loop.after(MS, lambda: self.resume(None))
 
-    def connect(self) -> Generator["int | Line", Replies, Line]:
-        """Connect to some running node."""
+    def connect(self, queues: Sequence[bytes] = ()) -> Generator["int | Line", Replies, Line]:
+        """Connect to some running node, or to the one of which it says that it is best for
+        ``queues``, if that one runs."""
         while True:
             machine = self.rng.choice(self.world.usable)
             line = Line(self, machine)
+            if queues and line.session is not None:
+                line = yield from self._move(line, queues)
             if line.session is not None:
                 return line
             yield 100 * MS
+
+    def _move(self, line: Line, queues: Sequence[bytes]) -> Generator["int | Line", Replies, Line]:
+        """Go to the node that is best for most of ``queues``, for the first if several are."""
+        replies = yield line.ask([b"QOWNER", *queues])
+        if replies is None or not isinstance(replies[0], list):
+            return line
+        ids = [id for id, _, _ in replies[0]]
+        best = next(one for one in self.world.machines if one.id == max(ids, key=ids.count))
+        if best is line.machine or best.removed:
+            return line
+        better = Line(self, best)
+        if better.session is None:
+            return line
+        line.close()
+        return better
+
+    def choose(self) -> list[bytes]:
+        """Choose queues, to go to the node that is best for them; none if any node will do."""
+        if not self.world.plan.hints:
+            return []
+        return self.rng.sample(QUEUES, self.rng.randrange(1, len(QUEUES) + 1))
 
 
 def producer(actor: Actor) -> Program:
@@ -148,10 +172,11 @@ def producer(actor: Actor) -> Program:
     world = actor.world
     rng = actor.rng
     while not world.stopping:
-        line = yield from actor.connect()
+        queues = actor.choose()
+        line = yield from actor.connect(queues)
         for _ in range(rng.randrange(3, 15)):
             count = 1 if rng.random() < 0.7 else rng.randrange(2, 7)
-            requests = [_addjob(world, rng) for _ in range(count)]
+            requests = [_addjob(world, rng, queues or QUEUES) for _ in range(count)]
             if rng.random() < 0.05:
                 # Anything but an ADDJOB has to wait for the requests before it.
                 requests.insert(rng.randrange(len(requests) + 1), [b"PING"])
@@ -167,9 +192,9 @@ def producer(actor: Actor) -> Program:
         yield 10 * MS
 
 
-def _addjob(world: "World", rng: Random) -> list[bytes]:
+def _addjob(world: "World", rng: Random, queues: Sequence[bytes]) -> list[bytes]:
     plan = world.plan
-    queue = rng.choice(QUEUES)
+    queue = rng.choice(queues)
     most = plan.nodes - len(plan.minority) if plan.mode == LIVENESS else plan.nodes
     # After a node has been taken out, a client that asked for as many copies as there were nodes
     # waits forever, which is correct.
@@ -244,7 +269,8 @@ def consumer(actor: Actor) -> Program:
     world = actor.world
     rng = actor.rng
     while not world.stopping:
-        line = yield from actor.connect()
+        queues = actor.choose()
+        line = yield from actor.connect(queues)
         for _ in range(rng.randrange(3, 40)):
             request = [b"GETJOB"]
             if rng.random() < 0.2 and world.plan.polls:
@@ -254,7 +280,7 @@ def consumer(actor: Actor) -> Program:
             request += [b"COUNT", b"%d" % rng.choice((1, 1, 3, 10))]
             if world.plan.attempts and rng.random() < 0.3:
                 request += DETAILS
-            names = rng.sample(QUEUES, rng.randrange(1, len(QUEUES) + 1))
+            names = queues or rng.sample(QUEUES, rng.randrange(1, len(QUEUES) + 1))
             if world.plan.attempts and rng.random() < 0.3:
                 request.append(b"PATTERN")
                 names = rng.sample(PATTERNS, rng.randrange(1, 3))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from disque_trio.cluster.failure import Refusals
 from disque_trio.cluster.links import Link
-from disque_trio.cluster.peers import Peers
+from disque_trio.cluster.peers import Peer, Peers
 from disque_trio.protocol import bus
 from tests.simulator.events import MS, SECOND
 from tests.simulator.fabric import BUS_OFFSET, End
@@ -34,6 +34,7 @@ class StaticMesh(Peers):
         self.packets = packets
         self.size = len(addresses)
         self._connect = connect
+        self._own = addresses[packets.id]
         self._addresses = {id: at for id, at in addresses.items() if id != packets.id}
         self._links: dict[bytes, End] = {}
         self._untried = set(self._addresses)
@@ -59,6 +60,12 @@ class StaticMesh(Peers):
         if link is not None and link.up:
             self.messages_sent += 1
             link.send(packet)
+
+    def others(self) -> list[Peer]:
+        return [Peer(id, ip, port, 1) for id, (ip, port) in self._addresses.items()]
+
+    def endpoint(self) -> tuple[str, int]:
+        return self._own
 
     def set_leaving(self, leaving: bool) -> None:
         super().set_leaving(leaving)

@@ -59,6 +59,7 @@ class Plan:
         groups: how each queue serves its groups, in extended mode; empty: it ignores them.
         by_pattern: the last consumers take what is left by a pattern, in extended mode.
         polls: clients ask for jobs without waiting, too.
+        hints: producers and consumers ask which node is best for a queue, and go there.
         gentle: extended mode without faults: only clients are careless.
         minority: nodes that are cut off in liveness mode. minority_dies: they are dead, not cut
             off.
@@ -96,6 +97,7 @@ class Plan:
     groups: str
     by_pattern: bool
     polls: bool
+    hints: bool
     gentle: bool
     minority: list[int]
     minority_dies: bool
@@ -193,6 +195,7 @@ def make_plan(seed: int, mode: str, membership: str = "any") -> Plan:
         groups=("", "fifo", "fair")[seed // 5 % 3] if extended else "",
         by_pattern=extended and seed // 3 % 2 == 1,
         polls=not timely or seed % 2 == 0,
+        hints=seed // 3 % 2 == 1,
         gentle=gentle,
         minority=sorted(minority),
         minority_dies=rng.random() < 0.5,

@@ -18,8 +18,9 @@ def pushed_worker(actor: Actor) -> Program:
     world = actor.world
     rng = actor.rng
     while not world.stopping:
-        line = yield from actor.connect()
-        queues = rng.sample(QUEUES, rng.randrange(1, len(QUEUES) + 1))
+        best_for = actor.choose()
+        line = yield from actor.connect(best_for)
+        queues = best_for or rng.sample(QUEUES, rng.randrange(1, len(QUEUES) + 1))
         credit = rng.choice((1, 2, 5, 20))
         request = [b"CONSUME", *queues, b"CREDIT", b"%d" % credit]
         if rng.random() < 0.5:

@@ -7,11 +7,27 @@ import pytest
 import trio
 import trio.testing
 
-from disque_trio.client import Client, ConnectionLost, NoReplError, OOMError, connect
+from disque_trio.client import (
+    Client,
+    ConnectionLost,
+    GetOptions,
+    NoReplError,
+    OOMError,
+    connect,
+)
 from disque_trio.client.hints import IDLE
 from disque_trio.client.nodes import AVOID_SECONDS
 from disque_trio.client.owners import ASK_AGAIN
-from tests.support.fake_disque import FakeNode, array, bulk, fake_node, fake_nodes, hello, job
+from tests.support.fake_disque import (
+    JOB_ID,
+    FakeNode,
+    array,
+    bulk,
+    fake_node,
+    fake_nodes,
+    hello,
+    job,
+)
 from tests.support.harness import HANG_SECONDS
 
 pytestmark = pytest.mark.trio
@@ -186,6 +202,22 @@ async def test_an_owner_that_cannot_be_reached_holds_up_nobody() -> None:
         assert home.count("ADDJOB") == 3
 
 
+async def test_a_consumer_waits_at_the_node_in_use_if_the_owner_cannot_be_reached() -> None:
+    async with pair() as (home, owner, client):
+        await owner.stop()
+        waits: list[int] = []
+
+        def wait(command: list[bytes]) -> bytes:
+            waits.append(int(command[2]))
+            return FakeNode.HANG if waits[-1] > 5_000 else b"*-1\r\n"
+
+        home.answers["GETJOB"] = wait
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.get, "q")
+            await home.wait_for(lambda: max(waits, default=0) > 5_000)
+            nursery.cancel_scope.cancel()
+
+
 async def test_a_connection_that_hangs_holds_up_nobody() -> None:
     async with pair() as (home, owner, client):
         owner.answers["HELLO"] = FakeNode.HANG
@@ -233,12 +265,17 @@ async def test_a_consumer_that_waits_moves_to_the_owner() -> None:
         assert taken.body == b"body"
 
 
-async def test_a_consumer_that_does_not_wait_asks_the_node_in_use() -> None:
+@pytest.mark.parametrize("options", [{"nohang": True}, {"timeout": 0}])
+async def test_a_consumer_that_does_not_wait_asks_the_owner_then_the_node_in_use(
+    options: GetOptions,
+) -> None:
     async with pair() as (home, owner, client):
-        home.answers["GETJOB"] = b"*-1\r\n"
-        assert await client.get("q", nohang=True) == []
-        assert await client.get("q", timeout=0) == []
-        assert home.count("GETJOB") + owner.count("GETJOB") == 2
+        await reach(owner, client)
+        owner.answers["GETJOB"] = [job(1), b"*-1\r\n"]
+        home.answers["GETJOB"] = [job(2), b"*-1\r\n"]
+        ids = [job.id for _ in range(3) for job in await client.get("q", **options)]
+        assert ids == [JOB_ID.format(1), JOB_ID.format(2)]
+        assert (owner.count("GETJOB"), home.count("GETJOB")) == (3, 2)
 
 
 def pushing(node: FakeNode, pushed: bytes = b"") -> None:

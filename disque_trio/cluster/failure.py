@@ -38,10 +38,12 @@ class Refusals:
 
 
 def is_down(member: Member, size: int, time: int, node_timeout: int) -> bool:
-    """Whether most of the ``size`` nodes, including this one, suspect ``member``. Drops reports
-    that are too old to count."""
+    """Whether most of the ``size`` nodes, including this one, suspect ``member``. May drop
+    reports that are too old to count."""
     if not member.flags & NODE_PFAIL or member.flags & NODE_FAIL:
         return False
+    if len(member.reports) < size // 2:
+        return False  # whatever their age; most of the time
     oldest = time - REPORTS_COUNT_FOR * node_timeout
     reports = {id: reported for id, reported in member.reports.items() if reported >= oldest}
     member.reports = reports

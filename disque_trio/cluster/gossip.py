@@ -1,7 +1,10 @@
 """Chooses which third nodes a PING or PONG mentions.
 
 A few random ones, so that after some rounds everyone has heard of everyone; and all that this node
-suspects, so that a verdict does not depend on chance.
+suspects, so that a verdict does not depend on chance. The number of a node's packets grows with the
+cluster, so a few in each are enough: a cluster of any size has heard of a node in seconds. A node
+whose connection is new hears of more, since it may know nobody yet; and so does a C node, which
+tells others in the same way.
 """
 
 from disque_trio.cluster.failure import FAILING
@@ -10,7 +13,7 @@ from disque_trio.protocol.bus import NODE_NOADDR, Gossip
 from disque_trio.rng import Rng
 
 MIN_ENTRIES = 3
-SHARE = 10  # one out of this many nodes is mentioned
+SHARE = 10  # one out of this many nodes is mentioned to C nodes and new ones
 MAX_SUSPECTS = 100
 
 
@@ -19,7 +22,10 @@ def choose_entries(members: Members, rng: Rng, recipient: bytes, wall_offset: in
 
     ``wall_offset``: ms to add to the membership's time to get the time of day.
     """
-    wanted = max(MIN_ENTRIES, (len(members) + 1) // SHARE)
+    wanted = MIN_ENTRIES
+    known = members.known.get(recipient)
+    if known is None or not (known.extensions and known.pinged and known.answers):
+        wanted = max(wanted, (len(members) + 1) // SHARE)
     chosen = _sample(members.everyone, rng, wanted + 1)
     entries = _entries(members, chosen, recipient, wall_offset)[:wanted]
     if members.suspects:

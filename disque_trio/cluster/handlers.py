@@ -145,10 +145,12 @@ class PacketHandlers:
                 known.meeting = True  # it may have forgotten this node
                 known.since = member.since
                 known.key = member.key
+                self._heartbeat.watch(known)
         elif sender != self._me.packets.id and not (
             member.hearsay and self._blacklist.has(sender, self._heartbeat.time)
         ):
             self._members.admit(member, sender)
+            self._heartbeat.watch(member)
             return True
         self._members.remove(member)
         return False
@@ -166,6 +168,7 @@ class PacketHandlers:
             member.flags &= ~FAILING
             self._members.update(was_down != 0)
         member.flags &= ~NODE_MEET
+        self._heartbeat.watch(member)
 
     def _follow(self, member: Member, link: Link, packet: bytes) -> None:
         """Update the address of ``member`` if the ``link`` that it opened shows another one."""

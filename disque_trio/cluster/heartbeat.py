@@ -6,11 +6,12 @@ set nor a process that was stopped makes all others seem dead at once.
 """
 
 from collections.abc import Callable
+from heapq import heappop, heappush
 
 from disque_trio.cluster.failure import FAILING, Refusals, is_down, mark_down
 from disque_trio.cluster.gossip import choose_entries
 from disque_trio.cluster.links import Connect, Link
-from disque_trio.cluster.members import Member, Members
+from disque_trio.cluster.members import NEVER, Member, Members
 from disque_trio.cluster.myself import Myself
 from disque_trio.process.addresses import BUS_OFFSET, is_port
 from disque_trio.protocol.bus import (
@@ -33,9 +34,9 @@ PING_PERIOD = 1000  # ms between pings to the stalest of a few
 PING_SAMPLE = 5
 RETRY_STEP, MAX_RETRY_WAIT = 100, 1000  # ms before a failed link is tried again
 SHORTEST_WAIT = 50  # ms between two attempts, however often the member pings
+EARLY = 16  # when one ping is due, so are those due within this fraction of the quiet time
 MAX_STEP = 500  # ms; see above
 MAX_MEMBERS = 1000  # including handshakes
-NEVER = 1 << 62  # ms
 
 
 class Heartbeat:
@@ -66,7 +67,7 @@ class Heartbeat:
         rng: Rng,
         transmit: Callable[[Link, bytes], None],
     ) -> None:
-        self.node_timeout = NODE_TIMEOUT
+        self._node_timeout = NODE_TIMEOUT
         self.now = 0
         self.time = 0
         self._me = me
@@ -76,11 +77,22 @@ class Heartbeat:
         self._rng = rng
         self._transmit = transmit
         self._ping_at = 0
+        self._dues: list[tuple[int, bytes]] = []  # heap; valid are those that are ``Member.due``
         self._due = 0  # when ``cron`` is due, by the driver's time; 0: nobody has asked
         self.hurry: Callable[[], None] = _nobody
         self.unmet: Callable[[str, int], None] = _nobody_asks
         self.died: Callable[[Member], None] = _nobody_died
         self._refusals = Refusals()
+
+    @property
+    def node_timeout(self) -> int:
+        return self._node_timeout
+
+    @node_timeout.setter
+    def node_timeout(self, node_timeout: int) -> None:
+        self._node_timeout = node_timeout
+        for member in self._known.values():
+            self.watch(member)
 
     # ---- time and links -------------------------------------------------------------------------
 
@@ -88,63 +100,114 @@ class Heartbeat:
         """Update links and failure states. Call it when ``next_due`` says, or every 100 ms."""
         self.pass_time(now)
         time = self.time
-        timeout = self.node_timeout
         if self._members.handshakes:
             self._tend_handshakes(time)
         if time >= self._ping_at:
             self._ping_at = time + PING_PERIOD
             self._ping_stalest()
-        for member in self._known.values():
-            if member.meeting and time - member.since > self._meet_time():
-                member.meeting = False
-                self.unmet(member.ip, member.port)
-            if member.flags & NODE_NOADDR:
-                continue
-            link = member.link
-            if link is None:
-                if time >= member.retry_at:
-                    self.connect(member)
-            elif not link.up:
-                if time - member.link_since > timeout // 2:
-                    self.unlink(member)
-            elif not member.ping_sent:
-                if time - member.pong_received > self._quiet_time(member):
-                    self.ping(member)
-            elif time - member.ping_sent > timeout // 2 and time - member.link_since > timeout:
-                # The node may be well, and only the connection dead.
+        # Together: one turn for many packets, of this node and of those that answer.
+        for member in self._take_due(time + self._node_timeout // 2 // EARLY):
+            self._tend(member, time)
+            self.watch(member)
+
+    def _take_due(self, until: int) -> list[Member]:
+        """Take out the members that are to be looked at by ``until``."""
+        found: list[Member] = []
+        dues = self._dues
+        while dues and dues[0][0] <= until:
+            at, id = heappop(dues)
+            member = self._known.get(id)
+            if member is not None and member.due == at:
+                member.due = NEVER
+                found.append(member)
+        return found
+
+    def _tend(self, member: Member, time: int) -> None:
+        """Do what ``_when`` says is due."""
+        timeout = self._node_timeout
+        if member.meeting and time - member.since > self._meet_time():
+            member.meeting = False
+            self.unmet(member.ip, member.port)
+        if member.flags & NODE_NOADDR:
+            return
+        link = member.link
+        if link is None:
+            if time >= member.retry_at:
+                self.connect(member)
+        elif not link.up:
+            if time - member.link_since > timeout // 2:
                 self.unlink(member)
-            silent_since = _silent_since(member)
-            if silent_since and time - silent_since > timeout and not member.flags & FAILING:
-                member.flags |= NODE_PFAIL
-                self._members.update(False)
-                self.judge(member)
+        elif not member.ping_sent:
+            quiet = self._quiet_time(member)
+            if time - member.pong_received > quiet - quiet // EARLY:
+                self.ping(member)
+        elif time - member.ping_sent > timeout // 2 and time - member.link_since > timeout:
+            # The node may be well, and only the connection dead.
+            self.unlink(member)
+        silent_since = _silent_since(member)
+        if silent_since and time - silent_since > timeout and not member.flags & FAILING:
+            member.flags |= NODE_PFAIL
+            self._members.update(False)
+            self.judge(member)
+
+    def _when(self, member: Member) -> int:
+        """Return when there is something to do about ``member``; NEVER: not before an event."""
+        timeout = self._node_timeout
+        at = member.since + self._meet_time() + 1 if member.meeting else NEVER
+        if member.flags & NODE_NOADDR:
+            return at
+        link = member.link
+        if link is None:
+            at = min(at, member.retry_at)
+        elif not link.up:
+            at = min(at, member.link_since + timeout // 2 + 1)
+        elif not member.ping_sent:
+            at = min(at, member.pong_received + self._quiet_time(member) + 1)
+        else:
+            at = min(at, max(member.ping_sent + timeout // 2, member.link_since + timeout) + 1)
+        silent_since = _silent_since(member)
+        if silent_since and not member.flags & FAILING:
+            at = min(at, silent_since + timeout + 1)
+        return at
+
+    def watch(self, member: Member) -> None:
+        """Look at ``member`` when that is due. Call it after whatever may make it due earlier."""
+        if member.flags & NODE_HANDSHAKE:
+            self.hurry()
+            return
+        at = self._when(member)
+        if at < member.due:
+            member.due = at
+            heappush(self._dues, (at, member.id))
+            if self.now + at - self.time < self._due:
+                self.hurry()
 
     def next_due(self) -> int:
         """Return when ``cron`` is due, by the driver's time, in ms; 0: not before an event."""
         time = self.time
-        timeout = self.node_timeout
         due = NEVER
         if self._members.handshakes:
             due = time + RETRY_STEP
-        for member in self._known.values():
-            at = NEVER
-            link = member.link
-            if member.flags & NODE_NOADDR:
-                pass
-            elif link is None:
-                at = member.retry_at
-            elif not link.up:
-                at = member.link_since + timeout // 2 + 1
-            elif not member.ping_sent:
-                at = member.pong_received + self._quiet_time(member) + 1
-            else:
-                at = max(member.ping_sent + timeout // 2, member.link_since + timeout) + 1
-            silent_since = _silent_since(member)
-            if silent_since and not member.flags & (FAILING | NODE_NOADDR):
-                at = min(at, silent_since + timeout + 1)
-            due = min(due, at, self._ping_at)
+        if self._known:
+            due = min(due, self._first_due(), self._ping_at)
         self._due = NEVER if due == NEVER else self.now + max(due - time, 0)
         return 0 if due == NEVER else self._due
+
+    def _first_due(self) -> int:
+        """Return when there is something to do about any member."""
+        dues = self._dues
+        while dues:
+            at, id = dues[0]
+            member = self._known.get(id)
+            if member is not None and member.due == at:
+                if self._when(member) <= at:
+                    return at
+                member.due = NEVER
+                heappop(dues)
+                self.watch(member)
+            else:
+                heappop(dues)
+        return NEVER
 
     def opened(self, link: Link, now: int) -> None:
         """Called when an outgoing ``link`` is up."""
@@ -157,7 +220,7 @@ class Heartbeat:
         member.answers = False
         self._refusals.answered(member.id)
         self.ping(member)
-        self.hurry()
+        self.watch(member)
 
     def lost(self, link: Link, now: int) -> None:
         """Called when a ``link`` broke, or could not be opened."""
@@ -167,7 +230,7 @@ class Heartbeat:
             member.link = None
             member.attempts += 1
             member.retry_at = self.time + min(RETRY_STEP * member.attempts, MAX_RETRY_WAIT)
-            self.hurry()
+            self.watch(member)
             if not link.refused or _pings(member):
                 self._refusals.answered(member.id)
             elif self._refusals.refused(member.id, self.time):
@@ -183,16 +246,16 @@ class Heartbeat:
 
     def _quiet_time(self, member: Member) -> int:
         """How long ``member`` may be silent after a PONG before it is pinged, in ms."""
-        half = self.node_timeout // 2
+        half = self._node_timeout // 2
         return min(half, MEET_PERIOD) if member.meeting else half
 
     def _meet_time(self) -> int:
         """For how long a node that CLUSTER MEET named is met again and again, in ms."""
-        return max(MEET_TIMES * self.node_timeout, MIN_MEET_TIME)
+        return max(MEET_TIMES * self._node_timeout, MIN_MEET_TIME)
 
     def _tend_handshakes(self, time: int) -> None:
         """Open the links of handshakes, and give up those that take too long."""
-        usual = max(self.node_timeout, MIN_HANDSHAKE_TIME)
+        usual = max(self._node_timeout, MIN_HANDSHAKE_TIME)
         for member in list(self._members.handshakes.values()):
             if not member.since:
                 member.since = time
@@ -215,10 +278,10 @@ class Heartbeat:
         link.node_id = member.id
         member.link = link
         member.link_since = self.time
-        self.hurry()
         # The wait for an answer begins now: it must end even if no link can be opened.
         if not member.ping_sent:
             member.ping_sent = self.time
+        self.watch(member)
 
     def link_back(self, member: Member) -> None:
         """Connect to ``member`` now rather than when the next attempt is due: it has just pinged
@@ -234,7 +297,7 @@ class Heartbeat:
         member.retry_at = min(member.retry_at, member.link_since + SHORTEST_WAIT)
         if self.time >= member.retry_at:
             self.connect(member)
-        self.hurry()
+        self.watch(member)
 
     def unlink(self, member: Member) -> None:
         """Close the link to ``member``; a new one may be opened at once."""
@@ -242,7 +305,7 @@ class Heartbeat:
             member.link.close()
             member.link = None
             member.retry_at = self.time
-        self.hurry()
+        self.watch(member)
 
     def _ping_stalest(self) -> None:
         """Ping the one of a few members that has been silent for the longest time."""
@@ -307,7 +370,7 @@ class Heartbeat:
 
     def judge(self, member: Member) -> None:
         """Mark ``member`` as down, and tell everyone, if most nodes suspect it."""
-        if is_down(member, 1 + len(self._known), self.time, self.node_timeout):
+        if is_down(member, 1 + len(self._known), self.time, self._node_timeout):
             mark_down(member)
             self._members.update()
             packet = self._me.packets.fail(member.id)

@@ -17,6 +17,7 @@ from disque_trio.protocol.bus import (
 )
 from disque_trio.protocol.serialjob import NODE_ID_LENGTH
 
+NEVER = 1 << 62  # ms
 _HEX = b"0123456789abcdef"
 _NOT_REACHABLE = NODE_PFAIL | NODE_FAIL | NODE_LEAVING | NODE_NOADDR
 
@@ -48,6 +49,7 @@ class Member:
         pong_received: 0: never.
         owes_since: since when it owes an answer to more than a PING, and has sent nothing; 0: it
             owes none.
+        due: when the heartbeat looks at it again; NEVER: not before something happens.
         extensions: what it announces beyond C Disque; 0: nothing, or not heard yet.
         trouble: what keeps it from taking copies, as it announces.
         tls_port: for clients with TLS; 0: none, or not heard yet.
@@ -73,6 +75,7 @@ class Member:
         self.ping_sent = 0
         self.pong_received = 0
         self.owes_since = 0
+        self.due = NEVER
         self.extensions = 0
         self.trouble = 0
         self.tls_port = 0

@@ -324,8 +324,8 @@ class Membership(Peers):
         for id in ids:
             member = self._known.get(id)
             if member is not None and not member.owes_since:
+                # The heartbeat looks at it in time: its PING is due before that is too long ago.
                 member.owes_since = self.heartbeat.time
-                self.heartbeat.hurry()
 
     def send(self, id: bytes, packet: bytes) -> None:
         member = self._known.get(id)
@@ -476,6 +476,7 @@ class Membership(Peers):
                 member.pong_received = time
                 member.pinged = True
             self._known[line.id] = member
+            self.heartbeat.watch(member)
         self._members.update(False)
 
     def _my_line(self) -> NodeLine:

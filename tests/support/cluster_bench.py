@@ -7,9 +7,9 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from disque_trio.cluster.heartbeat import NEVER
 from disque_trio.cluster.keyring import Keyring
 from disque_trio.cluster.links import Link
+from disque_trio.cluster.members import NEVER
 from disque_trio.cluster.membership import Membership
 from disque_trio.cluster.nodes_conf import NodeLine, NodesConf, parse_nodes
 from disque_trio.process.addresses import is_loopback
@@ -74,6 +74,7 @@ class Machine:
     identity: str = "no"  # cluster-identity, as of the next start
     keyring: Keyring = field(default_factory=Keyring)
     heard: set[int] = field(default_factory=set)  # types of packets
+    bytes_received: int = 0
     cron_at: int = 0  # elapsed ms at which its periodic work is due
 
     def __post_init__(self) -> None:
@@ -124,6 +125,7 @@ class Machine:
     def receive(self, link: Link, packet: bytes, now: int) -> None:
         """Receive a packet; those not for the membership are kept in ``jobs``."""
         self.heard.add(packet_type(packet))
+        self.bytes_received += len(packet)
         sender = self.member.receive(link, packet, now)
         if sender:
             self.jobs.append((sender, packet))
@@ -185,8 +187,8 @@ class Wires:
     def add(self, count: int, port: int = 7711) -> list[Machine]:
         """Add ``count`` nodes, each on its own machine."""
         new = [
-            Machine(self, f"10.0.0.{len(self.machines) + i + 1}", port, len(self.machines) + i)
-            for i in range(count)
+            Machine(self, f"10.0.{number // 254}.{number % 254 + 1}", port, number)
+            for number in range(len(self.machines), len(self.machines) + count)
         ]
         self.machines += new
         return new

@@ -63,6 +63,11 @@ class Chaos:
             machine.member.set_leaving(False)
 
 
+def assert_nobody_is_looked_at_too_late(machine: Machine) -> None:
+    for member in machine.member._known.values():
+        assert member.due <= machine.member.heartbeat._when(member)
+
+
 @pytest.mark.parametrize("seed", range(15))
 def test_a_cluster_is_whole_again_after_any_troubles(seed: int) -> None:
     wires = Wires(3000)
@@ -73,6 +78,8 @@ def test_a_cluster_is_whole_again_after_any_troubles(seed: int) -> None:
     for _ in range(60):
         chaos.trouble()
         wires.run(chaos.rng.choice([0.05, 0.5, 2, 4]))
+        for machine in filter(lambda machine: machine.up, machines):
+            assert_nobody_is_looked_at_too_late(machine)
     chaos.heal()
     wires.wait(wires.meshed, 20)
     assert [machine.id for machine in machines] == ids

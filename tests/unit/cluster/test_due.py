@@ -48,6 +48,28 @@ def test_a_node_whose_address_is_not_known_any_more_gives_nothing_to_do() -> Non
     assert crons <= 12
 
 
+def test_pings_that_are_due_at_about_the_same_time_take_one_turn() -> None:
+    wires = Wires()
+    first, *_ = wires.join(60)
+    wires.run(20)
+    turns, sent = 0, first.member.messages_sent
+    for _ in range(1_000):
+        before = first.cron_at
+        wires.run(0.01)
+        turns += first.cron_at != before
+    assert first.member.messages_sent - sent >= 2 * 59  # its PINGs, and its PONGs
+    assert turns <= 30
+
+
+def test_a_node_timeout_that_is_lowered_counts_at_once() -> None:
+    wires = Wires(node_timeout=60_000)
+    first, second = wires.join(2)
+    wires.isolate(second)
+    wires.run(5)
+    first.member.heartbeat.node_timeout = 1_000
+    wires.wait(lambda: not first.reaches(second), 3)
+
+
 def test_to_wait_for_what_is_due_is_not_to_stand_still() -> None:
     wires = Wires()
     machines = wires.join(2)

@@ -401,6 +401,34 @@ def test_a_pong_tells_of_three_others_in_a_small_cluster_and_not_of_who_asks() -
     assert wires.now > START
 
 
+def test_a_pong_tells_c_nodes_and_new_ones_of_a_tenth_of_a_large_cluster_and_others_of_three() -> (
+    None
+):
+    wires = Wires()
+    first, second, other = wires.join(60)[:3]
+    stranger, *_ = wires.add(1)
+    assert len(told(first, link_to(second, first))) == 3
+    stranger.member.meet(first.ip, first.port)
+    wires.wait(lambda: first.knows(stranger), 1)
+    assert not first.member._known[stranger.id].pinged
+    assert len(told(first, link_to(stranger, first))) == 6
+    other.member.set_extensions("no")  # like a C node
+    told(first, link_to(other, first))
+    assert len(told(first, link_to(other, first))) == 6
+
+
+def test_what_a_node_sends_grows_no_faster_than_its_cluster() -> None:
+    sent = []
+    for count in (30, 60):
+        wires = Wires()
+        machines = wires.join(count)
+        wires.run(20)
+        before = sum(machine.bytes_received for machine in machines)
+        wires.run(15)
+        sent.append((sum(machine.bytes_received for machine in machines) - before) / count)
+    assert sent[1] < 2.2 * sent[0]
+
+
 def test_a_pong_tells_of_all_nodes_that_are_suspected() -> None:
     wires = Wires()
     machines = wires.join(9)

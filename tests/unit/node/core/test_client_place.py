@@ -1,0 +1,160 @@
+"""Which process of a server a client is handed to."""
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from disque_trio.node.core.client_place import (
+    ABOUT_JOB,
+    ABOUT_NODE,
+    ENOUGH,
+    FOREVER,
+    KNOWS,
+    MOST,
+    MOST_DOUBLINGS,
+    NEUTRAL,
+    QUEUES,
+    REST,
+    ClientPlace,
+    Subject,
+    subject,
+)
+from disque_trio.node.core.queues.owners import owner
+from tests.support.node_bench import Bench
+
+NODES = [b"%040d" % number for number in range(3)]
+FIRST, OWN, OTHER = NODES
+PLAIN = Subject(NEUTRAL)
+
+
+def of(node: bytes) -> Callable[[], bytes]:
+    """Finds further names of queues that are best at ``node``."""
+    names = (b"queue-%d" % number for number in range(1_000))
+    return lambda: next(name for name in names if owner(name, NODES) == node)
+
+
+def look(place: ClientPlace, *subjects: Subject, nodes: Iterable[bytes] = NODES) -> bytes:
+    place.look(subjects, OWN, FIRST if FIRST in nodes else b"", list(nodes))
+    return place.to
+
+
+def about(*queues: bytes) -> Subject:
+    return Subject(QUEUES, queues)
+
+
+def test_a_client_goes_where_its_queue_is_when_that_is_certain() -> None:
+    place, mail = ClientPlace(), of(OTHER)()
+    for _ in range(ENOUGH - 1):
+        assert look(place, PLAIN, about(mail)) == b""
+        assert place.rest == 0
+    assert look(place, about(mail)) == OTHER
+    assert place.rest == REST
+
+
+def test_queues_that_are_best_at_the_same_process_are_like_one() -> None:
+    name = of(OTHER)
+    assert look(ClientPlace(), *[about(name(), name()) for _ in range(ENOUGH)]) == OTHER
+
+
+def test_a_client_that_is_where_its_queue_is_stays_and_is_rarely_looked_at() -> None:
+    place, mine = ClientPlace(), of(OWN)()
+    rests = []
+    for _ in range(MOST_DOUBLINGS + 2):
+        assert look(place, *[about(mine)] * ENOUGH) == b""
+        rests.append(place.rest)
+    assert rests == [*(REST << n for n in range(MOST_DOUBLINGS + 1)), REST << MOST_DOUBLINGS]
+
+
+def test_a_client_that_mixes_queues_stays() -> None:
+    place = ClientPlace()
+    assert look(place, about(of(OTHER)()), about(of(FIRST)())) == b""
+    assert place.rest == REST
+    assert look(ClientPlace(), about(of(OTHER)(), of(OWN)())) == b""
+
+
+def test_a_client_that_names_no_queue_stays() -> None:
+    place = ClientPlace()
+    assert look(place, *[PLAIN] * (MOST - 1)) == b""
+    assert place.rest == 0
+    assert look(place, PLAIN) == b""
+    assert place.rest == REST
+
+
+def test_a_client_that_changes_its_queue_goes_on_but_ever_more_rarely() -> None:
+    place, mail, text = ClientPlace(), of(OTHER)(), of(FIRST)()
+    assert look(place, *[about(mail)] * ENOUGH) == OTHER
+    taken = ClientPlace(place.looks, place.home)
+    taken.look([about(text)] * ENOUGH, OTHER, FIRST, NODES)
+    assert taken.to == FIRST
+    assert taken.rest == 2 * REST
+
+
+def test_who_asks_about_the_node_means_the_one_with_this_port() -> None:
+    place, mail = ClientPlace(), of(OTHER)()
+    assert look(place, PLAIN, Subject(ABOUT_NODE)) == FIRST
+    assert place.rest == 0
+    # There, or if nobody has the port for its own, it is a client like any other.
+    assert look(place, Subject(ABOUT_NODE), *[about(mail)] * ENOUGH) == OTHER
+    assert look(ClientPlace(), Subject(ABOUT_NODE), nodes=[OWN, OTHER]) == b""
+
+
+def test_who_asks_about_a_job_means_the_node_where_it_was_added() -> None:
+    nodes = [b"%08d" % n + b"0" * 32 for n in range(3)]
+    for id, to in ((b"D-00000002-x-1", nodes[2]), (b"D-00000001-x-1", b""), (b"D-7-x", b"")):
+        place = ClientPlace()
+        place.look([Subject(ABOUT_JOB, [id])], nodes[1], nodes[0], nodes)
+        assert place.to == to
+
+
+def test_who_has_used_a_queue_asks_about_the_node_that_it_is_at() -> None:
+    place = ClientPlace()
+    assert look(place, about(b"mail")) == b""
+    assert look(place, Subject(ABOUT_NODE)) == b""
+
+
+def test_who_knows_the_nodes_is_where_it_connected_to_for_ever() -> None:
+    place = ClientPlace()
+    assert look(place, Subject(KNOWS), about(of(OTHER)())) == FIRST
+    assert place.rest == FOREVER
+    assert look(ClientPlace(), Subject(KNOWS), nodes=[OWN, OTHER]) == b""
+
+
+def test_a_node_that_leaves_gives_all_clients_away() -> None:
+    assert look(ClientPlace(), *[about(of(OWN)())] * ENOUGH, nodes=[FIRST, OTHER]) != b""
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "names"),
+    [
+        ("ADDJOB q body 0", QUEUES, [b"q"]),
+        ("addjob q body 0 REPLICATE 1", QUEUES, [b"q"]),
+        ("GETJOB NOHANG COUNT 2 FROM a b", QUEUES, [b"a", b"b"]),
+        ("GETJOBS FROM a", QUEUES, [b"a"]),
+        ("GETJOB PATTERN FROM a*", NEUTRAL, []),
+        ("GETJOB nonsense", NEUTRAL, []),
+        ("QLEN q", QUEUES, [b"q"]),
+        ("QMOVE a b", QUEUES, [b"a", b"b"]),
+        ("ADDJOB q", NEUTRAL, []),
+        ("ACKJOB D-1", NEUTRAL, []),
+        ("SHOW D-1 CLIENT", ABOUT_JOB, [b"D-1"]),
+        ("SHOW", NEUTRAL, []),
+        ("QGET", NEUTRAL, []),
+        ("unknown q", NEUTRAL, []),
+        ("PING", NEUTRAL, []),
+        ("HELLO 3", NEUTRAL, []),
+        ("CLIENT SETINFO LIB-NAME x", NEUTRAL, []),
+        ("CLIENT ID", NEUTRAL, []),
+        ("COMMAND DOCS", NEUTRAL, []),
+        ("CLIENT LIST", ABOUT_NODE, []),
+        ("CLUSTER NODES", ABOUT_NODE, []),
+        ("CONFIG GET port", ABOUT_NODE, []),
+        ("INFO", ABOUT_NODE, []),
+        ("SCANQUEUES", ABOUT_NODE, []),
+        ("JSCAN QUEUE q", ABOUT_NODE, []),
+        ("HELLO", KNOWS, []),
+        ("CONSUME q CREDIT 1", KNOWS, []),
+    ],
+)
+def test_what_a_command_is_about(bench: Bench, words: str, kind: int, names: list[bytes]) -> None:
+    found = subject(bench.node, words.encode().split())
+    assert (found.kind, list(found.names)) == (kind, names)

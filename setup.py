@@ -36,6 +36,7 @@ MORE = (
     "disque_trio/respserver/io/lines.py",
     "disque_trio/respserver/io/links.py",
     "disque_trio/respserver/io/measured.py",
+    "disque_trio/respserver/io/movable.py",
     "disque_trio/respserver/io/sealing.py",
     "disque_trio/respserver/io/serving.py",
     "disque_trio/respserver/io/stats.py",

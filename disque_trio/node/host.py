@@ -12,6 +12,7 @@ from disque_trio.config import Config, rewrite
 from disque_trio.eventlog.recorder import EventLog
 from disque_trio.node.index_file import IndexFile
 from disque_trio.node.progress_file import ProgressFile
+from disque_trio.node.siblings import Siblings
 from disque_trio.node.worker import Worker
 from disque_trio.process.restart import replace_process
 from disque_trio.process.systemd import Notifier
@@ -25,6 +26,7 @@ class NodeProgram(Program, Protocol):
     event_log: EventLog
     progress_file: ProgressFile
     index_file: IndexFile
+    siblings: Siblings | None
 
     def restart_problem(self) -> str | None:
         """Return why a new process could not take over from this one, or None."""
@@ -100,8 +102,17 @@ class NodeHost(ProcessHost):
             replace_process(self._notifier, self._config.started_in, self._activated)
         os.kill(os.getpid(), signal.SIGSEGV)
 
+    def reset_stats(self) -> None:
+        super().reset_stats()
+        if self._node_program.siblings is not None:
+            self._node_program.siblings.reset()
+
     def info(self) -> dict[str, Fields]:
         sections = super().info()
+        siblings = self._node_program.siblings
+        if siblings is not None:
+            sections["server"] |= {"processes": siblings.count, "process": siblings.number}
+            sections["stats"] |= siblings.figures()
         sections["clients"]["cluster_connections"] = self._cluster.links.count
         sections["memory"]["mem_cluster_links"] = self._cluster.links.memory
         trust = self._cluster.membership.trust

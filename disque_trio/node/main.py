@@ -31,11 +31,11 @@ from disque_trio.process.restart import (
     replace_process,
     take_handover,
 )
-from disque_trio.process.systemd import Notifier, SocketError, adopt_sockets
+from disque_trio.process.systemd import Notifier, SocketError, adopt_shared, adopt_sockets
 from disque_trio.respserver.acl.catalog import Catalog
 from disque_trio.respserver.acl.users import Users
 from disque_trio.respserver.daemon import StartError
-from disque_trio.respserver.io.listeners import ListenError
+from disque_trio.respserver.io.listeners import ListenError, open_shared
 from disque_trio.respserver.user_file import UserFileError, check_users
 
 
@@ -136,18 +136,19 @@ def _load(args: list[str]) -> Config:
 
 def _run_several(config: Config, logging: Logging, served: Callable[[], None]) -> int:
     """Run several processes until they end. Calls ``served`` when all of them serve."""
-    from disque_trio.node.supervisor import Supervisor
+    from disque_trio.node.supervisor import Sockets, Supervisor
 
     notifier = Notifier(os.environ, served)
     try:
         check_workers(config)
+        passed = adopt_sockets(os.environ)
         supervisor = Supervisor(
             command=command_line(),
             cwd=Path(config.started_in),
             count=config.processes,
             directory=Path(config.dir),
             once=config.aof_enqueue_jobs_once,
-            passed=adopt_sockets(os.environ),
+            sockets=Sockets(passed, open_shared(config, logging.log, passed)),
             notifier=notifier,
             log=logging.log,
             pidfile=config.pidfile if config.daemonize else "",
@@ -157,7 +158,7 @@ def _run_several(config: Config, logging: Logging, served: Callable[[], None]) -
             # The process had no standard error to say so itself.
             print(f"disque-server: {supervisor.problem}", file=sys.stderr)
         return status
-    except (WorkerError, SocketError, OSError) as problem:
+    except (WorkerError, ListenError, SocketError, OSError) as problem:
         return _cannot_start(problem, logging, notifier)
     finally:
         notifier.close()
@@ -185,7 +186,7 @@ def _run(
     if worker is not None and "LISTEN_FDS" in os.environ:
         os.environ["LISTEN_PID"] = str(os.getpid())  # its parent could not know
     try:
-        activated = adopt_sockets(os.environ)
+        activated = [*adopt_sockets(os.environ), *adopt_shared(os.environ)]
         server = Server(config, logging, notifier, activated, load, handover, worker)
         trio.run(server.daemon.run)
     except (StartError, ListenError, SocketError, OSError) as problem:
@@ -197,7 +198,7 @@ def _run(
     if daemon.restarting:
         try:
             replace_process(
-                notifier, config.started_in, daemon.activated, daemon.own, daemon.stopped_at
+                notifier, config.started_in, daemon.foreign, daemon.own, daemon.stopped_at
             )
         except OSError as problem:
             print(f"disque-server: cannot restart: {problem}", file=sys.stderr)

@@ -36,6 +36,7 @@ from disque_trio.node.shared_file import (
     policies_file,
     schedules_file,
 )
+from disque_trio.node.siblings import Siblings
 from disque_trio.node.worker import Worker
 from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log, Logging
@@ -48,7 +49,12 @@ from disque_trio.respserver.command import Command
 from disque_trio.respserver.daemon import Daemon, Inherited, Product, StartError
 from disque_trio.respserver.exposure import Exposure
 from disque_trio.respserver.io.engine import Engine
-from disque_trio.respserver.io.listeners import close_listeners, say_where, tcp_endpoints
+from disque_trio.respserver.io.listeners import (
+    close_listeners,
+    say_where,
+    shared_of,
+    tcp_endpoints,
+)
 from disque_trio.respserver.io.measured import MeasuredEngine
 from disque_trio.respserver.io.metrics import Metrics
 from disque_trio.respserver.io.poller import Poller
@@ -102,6 +108,12 @@ class Server(Product):
         self._metrics = Metrics.of(config, self.log)
         foreign = len(passed) if handover is None else handover.foreign
         activated = passed[:foreign]
+        shared: Sequence[socket.socket] = ()
+        if worker is not None:
+            first = config.tls_port - worker.number if config.tls_port else 0
+            shared = shared_of(activated, first)
+            if worker.number:
+                activated = ()
         commands = build_table()
         catalog = Catalog(commands.values())  # rules name commands as they are called here
         commands = _rename(commands, config.rename_commands)
@@ -113,7 +125,13 @@ class Server(Product):
             raise StartError(str(problem)) from problem
         membership = self.cluster.membership
         self._host = NodeHost(
-            self, config, os.urandom(20).hex(), self.cluster, worker, self.notifier, activated
+            self,
+            config,
+            os.urandom(20).hex(),
+            self.cluster,
+            worker,
+            self.notifier,
+            passed[:foreign],
         )
         self.node = Node(
             id=self.cluster.packets.id,
@@ -196,12 +214,18 @@ class Server(Product):
                     passed[foreign:],
                     self._requeue,
                     handover.time if handover is not None else 0,
+                    shared,
                 ),
                 config.pidfile if config.daemonize else "",
             )
         except StartError:
             self.cluster.close()
             raise
+        self.siblings: Siblings | None = None
+        if worker is not None and worker.server:
+            self.siblings = Siblings(
+                self.engine, self.node, worker.number, config.processes, worker.server, self.log
+            )
         self.daemon.apply(list(config.values()))
         try:
             self._host.read_users()
@@ -284,8 +308,12 @@ class Server(Product):
             nursery.start_soon(file.run)
         for listener in self._bus_listeners:
             nursery.start_soon(accept_nodes, listener, self.engine, self.bus)
+        if self.siblings is not None:
+            nursery.start_soon(self.siblings.run, self.daemon.shared)
 
     async def take_leave(self) -> None:
+        if self.siblings is not None:
+            self.siblings.close()
         farewell = self.node.farewell
         clock = self.engine.clock
         farewell.begin(clock.now())

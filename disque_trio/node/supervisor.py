@@ -24,19 +24,31 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import trio
 
-from disque_trio.node.worker import VARIABLE, announce
+from disque_trio.node.worker import SERVER_VARIABLE, VARIABLE, announce
 from disque_trio.process.fleet import Fleet, Member
 from disque_trio.process.logs import Log
 from disque_trio.process.process import make_directory, remove_pidfile, write_pidfile
-from disque_trio.process.systemd import Notifier
+from disque_trio.process.systemd import Notifier, pass_sockets
 
 _LAST_WAIT = 30.0  # s that the processes have to stop when the supervisor fails
 _CREDENTIALS = struct.Struct("3i")  # process, user and group that sent a message
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+
+
+class Sockets(NamedTuple):
+    """Listening sockets for workers.
+
+    Attributes:
+        first: for the first one alone, as systemd numbers them.
+        shared: for all; some of them may be among these.
+    """
+
+    first: Sequence[socket.socket] = ()
+    shared: Sequence[socket.socket] = ()
 
 
 class Process:
@@ -92,7 +104,7 @@ class Supervisor:
         count: how many to start.
         directory: of the first one; those of the others are in it.
         once: put jobs back into their queues at the first start.
-        passed: listening sockets for the first one.
+        sockets: those on which they listen.
         pidfile: contains the id of this process while they serve; empty: there is none.
 
     Attributes:
@@ -106,7 +118,7 @@ class Supervisor:
         count: int,
         directory: Path,
         once: bool,
-        passed: Sequence[socket.socket],
+        sockets: Sockets,
         notifier: Notifier,
         log: Log,
         pidfile: str = "",
@@ -116,7 +128,8 @@ class Supervisor:
         self._count = count
         self._directory = directory
         self._once = once
-        self._passed = passed
+        self._sockets = sockets
+        self._server = secrets.token_hex(8)
         self._notifier = notifier
         self._log = log
         self._running: dict[int, Process] = {}  # by serial number
@@ -319,9 +332,12 @@ class Supervisor:
         environ = {**os.environ, VARIABLE: announced, "NOTIFY_SOCKET": address}
         if self._notifier.watchdog:
             environ["WATCHDOG_USEC"] = str(int(self._notifier.watchdog * 1e6))
-        passed = [] if member.place else [sock.fileno() for sock in self._passed]
+        environ[SERVER_VARIABLE] = self._server
+        passed = [] if member.place else self._sockets.first
         if passed:
             environ["LISTEN_FDS"] = str(len(passed))
+        shared = [sock for sock in self._sockets.shared if sock not in passed]
+        environ |= pass_sockets(shared)
         # Not the child of a thread: its end must not depend on that of a thread. And not in this
         # process's group, so that Ctrl-C reaches it once, through this process.
         source, lifeline = os.pipe()
@@ -331,7 +347,7 @@ class Supervisor:
                 stdin=source,
                 cwd=self._cwd,
                 env=environ,
-                pass_fds=passed,
+                pass_fds=[sock.fileno() for sock in (*passed, *shared)],
                 start_new_session=True,
             )
         except BaseException:

@@ -14,6 +14,7 @@ from disque_trio.config import Config
 from disque_trio.process.addresses import MAX_PORT, is_loopback, plain_ip
 
 VARIABLE = "DISQUE_PROCESS"
+SERVER_VARIABLE = "DISQUE_SERVER"  # a name that only the processes of the server know
 _ONCE = "once"
 _ANYWHERE = ("", "0.0.0.0", "::", "*")
 PORTS = (
@@ -56,7 +57,7 @@ def take_worker(environ: MutableMapping[str, str]) -> "Worker | None":
     if not words or not words[0].isdigit():
         return None
     environ[VARIABLE] = words[0]
-    return Worker(int(words[0]), _ONCE in words[1:])
+    return Worker(int(words[0]), _ONCE in words[1:], environ.get(SERVER_VARIABLE, ""))
 
 
 def check_workers(config: Config) -> None:
@@ -82,10 +83,12 @@ class Worker:
 
     Args:
         once: put jobs back into their queues at this start.
+        server: a name that only the processes of the server know.
     """
 
-    def __init__(self, number: int, once: bool = False) -> None:
+    def __init__(self, number: int, once: bool = False, server: str = "") -> None:
         self.number = number
+        self.server = server
         self._once = once
         self._configured: dict[str, Any] = {}
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 FIRST_SOCKET = 3  # number of the first passed socket
 _PATIENCE = 0.2  # s that a message may wait for a busy manager
 _NOTIFY = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+_SHARED = "DISQUE_SOCKETS"  # numbers of further sockets
 _LISTEN = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
 
@@ -133,6 +134,25 @@ def adopt_sockets(environ: MutableMapping[str, str]) -> list[socket.socket]:
                 listener.close()
             raise SocketError(f"socket {number} ({label}): {problem.strerror}") from problem
     return adopted
+
+
+def pass_sockets(sockets: Sequence[socket.socket]) -> dict[str, str]:
+    """The variable by which a child finds ``sockets``, which have the same numbers there."""
+    return {_SHARED: " ".join(str(sock.fileno()) for sock in sockets)}
+
+
+def adopt_shared(environ: MutableMapping[str, str]) -> list[socket.socket]:
+    """The listening sockets that the parent has passed with ``pass_sockets``.
+
+    Removes their variable from ``environ``.
+
+    Raises:
+        SocketError: one of them is not a listening TCP or unix stream socket.
+    """
+    try:
+        return [_adopt(int(number)) for number in environ.pop(_SHARED, "").split()]
+    except (ValueError, OSError) as problem:
+        raise SocketError(f"{_SHARED}: {problem}") from problem
 
 
 def _adopt(number: int) -> socket.socket:

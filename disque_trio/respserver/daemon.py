@@ -106,12 +106,15 @@ class Inherited(NamedTuple):
         requeue: load the file whether it is on or not, and put jobs back into their queues.
         written_at: when the file was written, if nothing has happened since, in ms; 0: something
             may have.
+        shared: listening sockets at which other processes accept clients as well, and the product
+            does so itself; some of them may be among the ``activated``.
     """
 
     activated: Sequence[socket.socket] = ()
     own: Sequence[socket.socket] = ()
     requeue: bool = False
     written_at: int = 0
+    shared: Sequence[socket.socket] = ()
 
 
 class Daemon:
@@ -128,7 +131,7 @@ class Daemon:
 
     Attributes:
         engine, persistence: as given.
-        activated: the listening sockets that somebody else opened.
+        activated: the listening sockets that somebody else opened. shared: see ``Inherited``.
         own: the listening sockets that nobody else opened, once it runs.
         restarting: the process will be replaced after ``run``; the sockets stay open.
         stopped_at: when the restart began, in ms of the machine's time.
@@ -154,6 +157,7 @@ class Daemon:
         self.persistence = persistence
         self.activated = inherited.activated
         self.own = inherited.own
+        self.shared = inherited.shared
         self.restarting = False
         self.stopped_at = 0
         self._product = product
@@ -171,6 +175,11 @@ class Daemon:
             self.read_certificates(settings)()
         except TlsError as problem:
             raise StartError(f"Failed to configure TLS: {problem}") from problem
+
+    @property
+    def foreign(self) -> list[socket.socket]:
+        """All listening sockets that somebody else opened."""
+        return [*self.activated, *(sock for sock in self.shared if sock not in self.activated)]
 
     async def run(self) -> None:
         """Serve until a signal, ``stop`` or ``restart``."""
@@ -205,7 +214,8 @@ class Daemon:
             nursery.start_soon(run_cron, engine)
             await self._product.begin(nursery)
             for listener in listeners:
-                nursery.start_soon(accept_clients, listener, engine)
+                if listener not in self.shared:
+                    nursery.start_soon(accept_clients, listener, engine)
             await nursery.start(self._watch_signals)
             if notifier.watchdog:
                 nursery.start_soon(feed_watchdog, notifier, engine)

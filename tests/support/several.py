@@ -19,7 +19,8 @@ class Several:
 
     Attributes:
         main: the supervisor, with the port of the first.
-        nodes: for talking to each process.
+        nodes: for talking to each process, by its own port. That of the first serves all: who asks
+            about the node there gets the first while it serves, and clients may get any.
     """
 
     def __init__(self, main: LiveNode) -> None:
@@ -31,7 +32,10 @@ class Several:
         if self.main.process.poll() is not None:
             pytest.fail(self.main.log.read_text())
         try:
-            return all(node.sees(COUNT) for node in self.nodes)
+            return all(
+                node.info("server")["process"] == str(number) and node.sees(COUNT)
+                for number, node in enumerate(self.nodes)
+            )
         except NOT_YET:
             return False
 

@@ -19,6 +19,7 @@ from disque_trio.respserver.io.handshakes import Handshakes
 from disque_trio.respserver.io.lines import Lines
 from disque_trio.respserver.io.lingering import Lingering
 from disque_trio.respserver.io.links import Limits
+from disque_trio.respserver.io.movable import Look, MovableConnection
 from disque_trio.respserver.io.poller import GONE, READ, WRITE, Poller
 from disque_trio.respserver.io.sealing import Sealing
 from disque_trio.respserver.io.stats import Stats
@@ -49,7 +50,9 @@ class Clients:
         close_queue: clients to disconnect, and what each client makes the process hold.
         lingering: connections of clients that broke the protocol, until they have read why.
         handshakes: TLS connections that are not clients yet.
-        beside: the last two, by file descriptor.
+        beside: the last two, by file descriptor, and what else there is. standing: how many of them
+            need no regular work.
+        next_id: the id of the next client.
     """
 
     def __init__(
@@ -73,9 +76,10 @@ class Clients:
         self.origins = Origins()
         self._epoll = poller.epoll
         self.beside: dict[int, Beside] = {}
+        self.standing = 0
         self.lingering = Lingering(self._epoll, self.beside)
         self.handshakes = Handshakes(self._epoll, self.beside, self.lingering, stats, log)
-        self._next_id = 1
+        self.next_id = 1
         self.behind_lines = Lines()
         self.slowed_lines = Lines()
         self.behind = self.behind_lines.members
@@ -87,13 +91,28 @@ class Clients:
     # ---- connections ------------------------------------------------------------------------
 
     def add(
-        self, sock: socket.socket, address: str, unix: bool, sealing: Sealing | None = None
+        self,
+        sock: socket.socket,
+        address: str,
+        unix: bool,
+        sealing: Sealing | None = None,
+        look: Look | None = None,
+        id: int = 0,
     ) -> Connection:
-        """Serve the client at the other end of ``sock`` from now on. ``sealing``: for TLS; may
-        contain requests already."""
+        """Serve the client at the other end of ``sock`` from now on.
+
+        Args:
+            sealing: for TLS; may contain requests already.
+            look: it may be handed to another process; see ``MovableConnection``.
+            id: that it has from another process; it keeps it if it is free.
+        """
         config = self.config
-        client = Client(self._next_id, self.node.users.default)
-        self._next_id += 1
+        if not id or id in self.by_id:
+            while self.next_id in self.by_id:
+                self.next_id += 1
+            id = self.next_id
+            self.next_id += 1
+        client = Client(id, self.node.users.default)
         parser = RequestParser(
             config.proto_max_bulk_len,
             config.proto_inline_max_size,
@@ -101,10 +120,13 @@ class Clients:
             client.authenticated,
         )
         connection: Connection
-        if sealing is None:
-            connection = Connection(sock, client, parser, address, unix, self.clock.now())
+        now = self.clock.now()
+        if sealing is not None:
+            connection = TlsConnection(sock, client, parser, address, now, sealing)
+        elif look is not None:
+            connection = MovableConnection(sock, client, parser, address, now, look)
         else:
-            connection = TlsConnection(sock, client, parser, address, self.clock.now(), sealing)
+            connection = Connection(sock, client, parser, address, unix, now)
         self.connections[connection.fd] = connection
         self.by_id[client.id] = connection
         self._epoll.register(connection.fd, READ)
@@ -146,6 +168,11 @@ class Clients:
             connection.client.close = True
         else:
             self.close_queue.tell(connection)
+
+    def set_aside(self, connection: Connection) -> None:
+        """Read nothing more from ``connection`` until it is watched again: another process is to
+        have it."""
+        self._epoll.modify(connection.fd, 0)
 
     def watch(self, connection: Connection) -> None:
         """Wait for the next events of ``connection``."""
@@ -258,7 +285,7 @@ class Clients:
 
     def rest(self, now: int) -> int:
         """Return how long ``cron`` may wait while nothing happens, in ms; 0: not at all."""
-        if self.beside:
+        if len(self.beside) > self.standing:
             return 0
         timeout = self.config.timeout * 1000
         rest = LONGEST_REST

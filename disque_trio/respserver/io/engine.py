@@ -16,6 +16,7 @@ from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log
 from disque_trio.process.process import allow_clients
 from disque_trio.respserver.command import misconf
+from disque_trio.respserver.io.beside import Beside
 from disque_trio.respserver.io.clients import Clients
 from disque_trio.respserver.io.connection import Connection
 from disque_trio.respserver.io.handshakes import MOST as MOST_HANDSHAKES
@@ -109,6 +110,11 @@ class Engine:
         """Whether commands are no longer served."""
         return self._serving.halted
 
+    @property
+    def paused(self) -> bool:
+        """Whether CLIENT PAUSE, or a large write, keeps commands from being served."""
+        return self._serving.paused_until > 0 or self.hold.on
+
     def halt(self) -> None:
         """Stop serving commands, after the end of a group that is being run."""
         self.end_group()
@@ -157,6 +163,26 @@ class Engine:
         """Serve what a TLS connection already held when it became a client."""
         self.stirred = True
         self._serving.read(connection)
+
+    def go_on(self, connection: Connection, requests: list[list[bytes]]) -> None:
+        """Read from ``connection`` from now on; its ``requests`` were read by another process, or
+        before it was set aside."""
+        self.stirred = True
+        self.clients.watch(connection)
+        if requests:
+            self._serving.keep(connection, requests)
+
+    def attend(self, fd: int, beside: Beside, events: int = READ) -> None:
+        """Pass events of ``fd`` on to ``beside``, which needs no regular work."""
+        self._epoll.register(fd, events)
+        self.clients.beside[fd] = beside
+        self.clients.standing += 1
+
+    def leave(self, fd: int) -> None:
+        """Pass no more events of ``fd`` on."""
+        self._epoll.unregister(fd)
+        del self.clients.beside[fd]
+        self.clients.standing -= 1
 
     # ---- turns ------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from disque_trio.respserver.acl.users import Users
 from disque_trio.respserver.io.connection import Connection
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.links import Limits
+from disque_trio.respserver.io.movable import Look
 from disque_trio.respserver.io.sealing import Sealing
 
 _TOO_MANY = b"-ERR max number of clients reached\r\n"
@@ -85,6 +86,24 @@ def open_listeners(
             listener.close()
         raise
     return listeners
+
+
+def open_shared(
+    config: Places, log: Log, activated: Sequence[socket.socket] = ()
+) -> list[socket.socket]:
+    """Listen on ``port`` for several processes; ``activated`` sockets replace it. TLS is not
+    shared. Raises ``ListenError``."""
+    shared = shared_of(activated, config.tls_port)
+    if shared or not config.port:
+        return shared
+    return _listen_everywhere(config, config.port, log)
+
+
+def shared_of(listeners: Sequence[socket.socket], tls_port: int) -> list[socket.socket]:
+    """Those of ``listeners`` at which all processes of a server accept clients: their connections
+    can be handed over."""
+    tcp = [listener for listener in listeners if listener.family != socket.AF_UNIX]
+    return [listener for listener in tcp if not is_tls(listener, tls_port)]
 
 
 def _listen_everywhere(config: Places, port: int, log: Log) -> list[socket.socket]:
@@ -202,6 +221,14 @@ def tcp_endpoints(listeners: Sequence[socket.socket]) -> list[tuple[str, int]]:
 
 async def accept_clients(listener: socket.socket, engine: Engine) -> None:
     """Accept clients of ``listener`` until cancelled."""
+    await accept(listener, engine, admitting(listener, engine))
+
+
+def admitting(
+    listener: socket.socket, engine: Engine, look: Callable[[], Look] | None = None
+) -> Callable[[socket.socket, str, int], None]:
+    """Return what serves a client of ``listener``, given its socket, ip and port. ``look``: called
+    for each client, if they may be handed to other processes; see ``MovableConnection``."""
     unix = listener.family == socket.AF_UNIX
     path = listener.getsockname() if unix else ""
     exposed = on_all_interfaces(listener)
@@ -212,10 +239,11 @@ async def accept_clients(listener: socket.socket, engine: Engine) -> None:
         if tls:
             _shake_hands(engine, sock, address, ip, exposed)
         else:
-            admit_client(engine, sock, address, ip, exposed)
+            how = look() if look is not None else None
+            admit_client(engine, sock, address, ip, exposed, look=how)
         engine.stir()  # it may have to be closed when it is silent for too long
 
-    await accept(listener, engine, admit)
+    return admit
 
 
 def _shake_hands(engine: Engine, sock: socket.socket, address: str, ip: str, exposed: bool) -> None:
@@ -298,6 +326,7 @@ def admit_client(
     ip: str,
     exposed: bool,
     sealing: Sealing | None = None,
+    look: Look | None = None,
 ) -> Connection | None:
     """Serve the client at the other end of ``sock``, or tell it why not, and return None.
 
@@ -305,6 +334,7 @@ def admit_client(
         ip: its address; empty on a unix socket.
         exposed: it came to a listener that was given no address.
         sealing: of a TLS connection.
+        look: of one that may be handed to another process.
     """
     config = engine.config
     stats = engine.stats
@@ -331,7 +361,7 @@ def admit_client(
         if ip:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             keep_alive(sock, config.tcp_keepalive)
-        connection = engine.clients.add(sock, address, not ip, sealing)
+        connection = engine.clients.add(sock, address, not ip, sealing, look)
         engine.clients.origins.enter(sock.fileno(), ip)
         return connection
     except OSError:

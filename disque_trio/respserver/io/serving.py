@@ -118,11 +118,11 @@ class Serving:
         if self.paused_until and client.authenticated and _ends_pause(requests):
             self.resume()
         if client.waits_for or connection.backlog_size or self.paused_until:
-            self._keep(connection, requests)
+            self.keep(connection, requests)
             return
         served = self._serve(connection, requests)
         if served < len(requests):
-            self._keep(connection, requests[served:])
+            self.keep(connection, requests[served:])
         elif parser.error is not None or parser.held_back:
             self._after_backlog(connection)
 
@@ -230,7 +230,7 @@ class Serving:
                 self.made += len(out[-1])
         return served
 
-    def _keep(self, connection: Connection, requests: list[list[bytes]]) -> None:
+    def keep(self, connection: Connection, requests: list[list[bytes]]) -> None:
         """Append ``requests`` to the backlog; stop reading when it is long."""
         client = connection.client
         if client.close:
@@ -279,7 +279,7 @@ class Serving:
         if client.in_flight:
             return  # what follows has to come after their replies
         if parser.held_back:
-            self._keep(connection, parser.go_on())
+            self.keep(connection, parser.go_on())
         if parser.error is not None and not connection.backlog:
             client.out.append(error("ERR " + parser.error))
             client.close = True

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.harness import HANG_SECONDS, free_port, wait_until
+from tests.support.harness import HANG_SECONDS, free_port, free_ports, wait_until
 from tests.support.live_helpers import add_job, pairs, run_server
 from tests.support.several import (
     ALONE,
@@ -126,8 +126,11 @@ def test_where_temporary_files_go_does_not_matter(
     assert server.main.stop() == 0
 
 
-def test_a_second_server_leaves_the_pidfile_of_the_first_alone(tmp_path: Path) -> None:
-    port = consecutive_ports()
+@pytest.mark.parametrize(("further", "who"), [(0, ""), (-1, "process 1 ")])
+def test_a_second_server_leaves_the_pidfile_of_the_first_alone(
+    tmp_path: Path, further: int, who: str
+) -> None:
+    port = free_ports(COUNT + 1)[1]
     file, log = tmp_path / "disque.pid", tmp_path / "second.log"
     options = ["--port", str(port), "--bind", "127.0.0.1", "--processes", str(COUNT)]
     options += ["--daemonize", "yes", "--pidfile", str(file), "--logfile"]
@@ -136,9 +139,10 @@ def test_a_second_server_leaves_the_pidfile_of_the_first_alone(tmp_path: Path) -
     try:
         second = tmp_path / "second"
         second.mkdir()
+        options[1] = str(port + further)
         result = run_server(*options, str(log), "--dir", str(second), cwd=tmp_path)
         assert result.returncode == 1
-        assert re.fullmatch(r"disque-server: process \d cannot start: .*\n", result.stderr)
+        assert re.fullmatch(f"disque-server: {who}cannot start: .*\n", result.stderr)
         wait_until(lambda: not any(map(is_in(second), Path("/proc").iterdir())))
         assert log.exists()
         assert file.read_text() == before

@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 from disque_trio.node import supervisor
-from disque_trio.node.supervisor import Supervisor
+from disque_trio.node.supervisor import Sockets, Supervisor
 from disque_trio.node.worker import VARIABLE
 from disque_trio.process import fleet
 from disque_trio.process.logs import Logging
@@ -89,7 +89,9 @@ class Run:
         command = [sys.executable, "-c", PROGRAM, str(self.starts), *words]
         directory, log = self.directory, self.logging.log
         notifier = notifier or Notifier()
-        return Supervisor(command, directory, count, directory, once, (), notifier, log, pidfile)
+        return Supervisor(
+            command, directory, count, directory, once, Sockets(), notifier, log, pidfile
+        )
 
     def make_gates(self) -> None:
         for number in range(2):

@@ -1,0 +1,517 @@
+"""The processes of one server among each other: they accept clients at one port, and hand clients
+over to the one that serves them best (``client_place`` decides).
+
+Each process listens on a unix socket with an abstract name, and is connected to that of each other
+process that serves. A connection is handed over as a descriptor, with what is known of the client.
+One process reads from it at any time:
+
+1. The old process stops reading, and sends OFFER with the descriptor.
+2. The new one replies READY if it could serve the client, or REFUSED.
+3. The old one sends TAKE, closes its descriptor and forgets the client; or KEEP, if the client is
+   gone, or READY came late. From TAKE on, the new one serves it.
+
+Until TAKE is sent, whatever happens to the other process, the old one serves the client on.
+Only processes of the same user may connect; others cannot bind the names, which are not known
+before they are bound.
+"""
+
+import math
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import trio
+
+from disque_trio.node.core.client_place import FOREVER, REST, ClientPlace, subject
+from disque_trio.node.core.node import Node
+from disque_trio.node.handed_client import HandedClient, pack, unpack
+from disque_trio.notation.addresses import host_of
+from disque_trio.process.logs import Log
+from disque_trio.resp.command import encode_command
+from disque_trio.resp.request import RequestParser
+from disque_trio.respserver.acl.user import User
+from disque_trio.respserver.io.beside import Beside
+from disque_trio.respserver.io.connection import Connection
+from disque_trio.respserver.io.engine import Engine
+from disque_trio.respserver.io.listeners import admitting
+from disque_trio.respserver.io.movable import Look, MovableConnection
+from disque_trio.respserver.io.shared_door import SharedDoor
+from disque_trio.respserver.over_budget import connections_refused
+
+_IDS = 1_000_000_000  # clients of each process; the next one's have ids above
+_LONGEST = 128 * 1024  # bytes of a message; a client that has sent more stays for now
+_MOST_OFFERS = 64  # clients that wait for another process, at each
+_PATIENCE = 0.5  # s until a client that was offered is served here after all
+_FORM = b"1"  # of the messages; a process of another release may have another one
+_CREDENTIALS = struct.Struct("3i")  # process, user and group at the other end
+
+
+class _Link(Beside):
+    """A connection to another process. ``ours``: this one opened it, and hands clients over by it.
+
+    Attributes:
+        number: of that process; -1: not known yet.
+        id: of its node; empty: not known yet.
+        held: clients that were offered to this process, by number: what is known, their requests,
+            and the socket.
+    """
+
+    def __init__(self, siblings: "Siblings", sock: socket.socket, ours: bool, number: int) -> None:
+        self.sock = sock
+        self.ours = ours
+        self.number = number
+        self.id = b""
+        self.offers: dict[int, _Offer] = {}
+        self.held: dict[int, tuple[HandedClient, list[list[bytes]], socket.socket]] = {}
+        self._siblings = siblings
+
+    def ready(self, mask: int, now: int) -> None:
+        self._siblings.hear(self)
+
+
+class _Entrance(Beside):
+    """The socket at which other processes connect."""
+
+    def __init__(self, siblings: "Siblings", sock: socket.socket) -> None:
+        self.sock = sock
+        self._siblings = siblings
+
+    def ready(self, mask: int, now: int) -> None:
+        self._siblings.let_in()
+
+
+class _Offer:
+    """A client that was offered to another process, and the requests that it gets with it.
+
+    Attributes:
+        until: when it is served here after all, by trio's clock.
+    """
+
+    def __init__(self, connection: Connection, requests: list[list[bytes]]) -> None:
+        self.connection = connection
+        self.requests = requests
+        self.until = trio.current_time() + _PATIENCE
+
+
+class Siblings:
+    """The other processes of the server, as this one sees them.
+
+    Args:
+        number: of this process. count: how many there are.
+        server: a name that only they know.
+
+    Attributes:
+        number, count, log: as given.
+        handed_over, taken_over: clients.
+    """
+
+    def __init__(
+        self, engine: Engine, node: Node, number: int, count: int, server: str, log: Log
+    ) -> None:
+        self.number = number
+        self.count = count
+        self.handed_over = 0
+        self.taken_over = 0
+        self._engine = engine
+        self._node = node
+        self._server = server
+        self.log = log
+        self._doors: list[SharedDoor] = []
+        self._entrance: _Entrance | None = None
+        self._links: list[_Link] = []
+        self._by_id: dict[bytes, _Link] = {}  # those by which clients can be handed over
+        self._numbers = 0
+        self._offered = trio.Event()
+        self._closed = False
+        # A client keeps its id when it is handed over.
+        engine.clients.next_id = number * _IDS + 1
+
+    # ---- from start to stop ---------------------------------------------------------------------
+
+    async def run(self, shared: Sequence[socket.socket]) -> None:
+        """Accept clients at the listening sockets ``shared`` by all, and hand them over, until
+        cancelled."""
+        self._open()
+        engine = self._engine
+        self._doors = [
+            SharedDoor(listener, engine, admitting(listener, engine, self._look))
+            for listener in shared
+        ]
+        try:
+            async with trio.open_nursery() as nursery:
+                for door in self._doors:
+                    nursery.start_soon(door.run)
+                while True:
+                    with trio.move_on_at(self._withdraw_late()):
+                        await self._offered.wait()
+                    self._offered = trio.Event()
+        finally:
+            self.close()
+
+    def _open(self) -> None:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.setblocking(False)
+        try:
+            sock.bind(self._name(self.number))
+            sock.listen(self.count)
+        except OSError as problem:
+            sock.close()
+            self.log.warning("no clients are handed over", reason=str(problem))
+            return
+        self._entrance = _Entrance(self, sock)
+        self._engine.attend(sock.fileno(), self._entrance)
+        for number in range(self.count):
+            if number != self.number:
+                self._connect(number)
+
+    def close(self) -> None:
+        """Leave new clients to the others, and hand over no more."""
+        if self._closed:
+            return
+        self._closed = True
+        for door in self._doors:
+            door.close()
+        if self._entrance is not None:
+            self._engine.leave(self._entrance.sock.fileno())
+            self._entrance.sock.close()
+        for link in list(self._links):
+            self._drop(link)
+
+    def _name(self, number: int) -> bytes:
+        return b"\0disque-%b-%d" % (self._server.encode(), number)
+
+    def _connect(self, number: int) -> None:
+        """Connect to a process, unless this one is connected or nobody is there."""
+        if any(link.ours and link.number == number for link in self._links):
+            return
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.setblocking(False)
+        try:
+            sock.connect(self._name(number))
+        except OSError:
+            sock.close()  # when it starts, it connects to this one
+            return
+        if not _is_same_user(sock):
+            sock.close()
+            return
+        self._add(sock, True, number, [b"HERE", b"%d" % self.number, _FORM])
+
+    def let_in(self) -> None:
+        """Accept the connection of another process."""
+        assert self._entrance is not None
+        try:
+            sock, _ = self._entrance.sock.accept()
+        except OSError:
+            return
+        sock.setblocking(False)
+        if not _is_same_user(sock):
+            sock.close()
+            return
+        self._add(sock, False, -1, [b"NODE", self._node.id, _FORM])
+
+    def _add(self, sock: socket.socket, ours: bool, number: int, greeting: list[bytes]) -> None:
+        link = _Link(self, sock, ours, number)
+        if not ours:
+            link.id = self._node.id  # as told
+        self._links.append(link)
+        self._engine.attend(sock.fileno(), link)
+        self._send(link, greeting)
+
+    def _drop(self, link: _Link) -> None:
+        """The other process has ended, or is to be told no more."""
+        if link not in self._links:
+            return
+        self._links.remove(link)
+        self._engine.leave(link.sock.fileno())
+        link.sock.close()
+        if self._by_id.get(link.id) is link:
+            del self._by_id[link.id]
+        for _, _, sock in link.held.values():
+            sock.close()  # it was not taken
+        for offer in link.offers.values():
+            self._serve_on(offer)
+        link.held = {}
+        link.offers = {}
+        for door in self._doors:
+            door.look_again()
+
+    # ---- messages -------------------------------------------------------------------------------
+
+    def _send(self, link: _Link, words: Sequence[bytes], fd: int = -1) -> bool:
+        """Send a message; if that is not possible, drop the link."""
+        try:
+            link.sock.send(encode_command(words))
+        except OSError:
+            self._drop(link)
+            return False
+        return True
+
+    def hear(self, link: _Link) -> None:
+        """Handle the messages of another process."""
+        while link in self._links:
+            try:
+                data, extras, _, _ = link.sock.recvmsg(
+                    _LONGEST, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC
+                )
+            except BlockingIOError:
+                return
+            except OSError:
+                data, extras = b"", []
+            fds = [
+                int.from_bytes(extra[:4], "little")
+                for level, kind, extra in extras
+                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
+            ]
+            if not data:
+                self._drop(link)
+                return
+            try:
+                requests = RequestParser().feed(data)
+                self._handle(link, requests[0][0], requests[0][1:], requests[1:], fds)
+            except (ValueError, TypeError, LookupError) as problem:
+                self.log.warning("another process cannot be understood", reason=repr(problem))
+                self._drop(link)
+
+    def _handle(
+        self,
+        link: _Link,
+        kind: bytes,
+        words: list[bytes],
+        requests: list[list[bytes]],
+        fds: list[int],
+    ) -> None:
+        if kind == b"OFFER":
+            self._hear_offer(link, int(words[0]), unpack(words[1:]), requests, fds[0])
+        elif kind == b"READY":
+            self._give(link, int(words[0]))
+        elif kind == b"REFUSED":
+            if offer := link.offers.pop(int(words[0]), None):
+                self._serve_on(offer)
+        elif kind == b"TAKE":
+            self._take(*link.held.pop(int(words[0])))
+        elif kind == b"KEEP":
+            link.held.pop(int(words[0]))[2].close()
+        elif words[1] != _FORM:
+            self._drop(link)
+        elif kind == b"NODE":
+            self._by_id.pop(link.id, None)
+            link.id = words[0]
+            self._by_id[link.id] = link
+        elif kind == b"HERE":
+            link.number = int(words[0])
+            self._connect(link.number)
+
+    # ---- handing over ---------------------------------------------------------------------------
+
+    def _look(self) -> Look:
+        """Return what looks at the requests of a new client."""
+        return _Looker(self, ClientPlace()).look
+
+    def look(
+        self, place: ClientPlace, connection: MovableConnection, requests: list[list[bytes]]
+    ) -> int:
+        """Hand ``connection`` over if others serve it better, with its ``requests``, which are then
+        taken away. Returns after how many more to look again."""
+        client = connection.client
+        if client.consumes or client.monitor:
+            return FOREVER
+        if self._engine.halted or self._engine.paused or not connection.at_rest:
+            return 0
+        if not self._by_id:
+            return REST
+        node = self._node
+        nodes = list(self._by_id)
+        if not node.peers.leaving:
+            nodes.append(node.id)
+        first = node.id if self.number == 0 else b""
+        for link in self._by_id.values():
+            if link.number == 0:
+                first = link.id
+        place.look((subject(node, request) for request in requests), node.id, first, nodes)
+        if place.to:
+            self._offer(self._by_id[place.to], place, connection, requests)
+        return place.rest
+
+    def _offer(
+        self,
+        link: _Link,
+        place: ClientPlace,
+        connection: MovableConnection,
+        requests: list[list[bytes]],
+    ) -> None:
+        """Offer ``connection`` to another process, if that is possible now."""
+        if len(link.offers) >= _MOST_OFFERS:
+            return
+        client = connection.client
+        self._numbers += 1
+        handed = HandedClient(
+            id=client.id,
+            address=connection.address,
+            created=connection.created,
+            active=connection.active,
+            user=client.user.name,
+            rules=_rules(client.user),
+            resp=client.resp,
+            name=client.name,
+            lib_name=client.lib_name,
+            lib_ver=client.lib_ver,
+            last_command=client.last_command,
+            looks=place.looks,
+            home=int(place.home),
+            rest=place.rest,
+        )
+        message = pack(b"OFFER", self._numbers, handed, requests)
+        if len(message) > _LONGEST:
+            return
+        try:
+            socket.send_fds(link.sock, [message], [connection.fd])
+        except OSError:
+            return  # it is busy, or ends
+        link.offers[self._numbers] = _Offer(connection, requests[:])
+        requests.clear()
+        self._engine.clients.set_aside(connection)
+        self._offered.set()
+
+    def _give(self, link: _Link, number: int) -> None:
+        """The other process is ready to serve a client: let it."""
+        offer = link.offers.pop(number, None)
+        word = b"%d" % number
+        if offer is None or offer.connection.closed:
+            self._send(link, [b"KEEP", word])
+        elif self._send(link, [b"TAKE", word]):
+            self.handed_over += 1
+            self._engine.clients.close(offer.connection)
+        else:
+            self._serve_on(offer)
+
+    def _serve_on(self, offer: _Offer) -> None:
+        """Serve a client here after all."""
+        if not offer.connection.closed:
+            self._engine.go_on(offer.connection, offer.requests)
+            self._engine.ask_turn()
+
+    def _withdraw_late(self) -> float:
+        """Serve those clients here that others leave waiting; return when to look again."""
+        now = trio.current_time()
+        due = math.inf
+        for link in self._links:
+            for number, offer in list(link.offers.items()):
+                if offer.until <= now:
+                    self._serve_on(link.offers.pop(number))
+                else:
+                    due = min(due, offer.until)
+        return due
+
+    # ---- taking over ----------------------------------------------------------------------------
+
+    def _hear_offer(
+        self,
+        link: _Link,
+        number: int,
+        handed: HandedClient,
+        requests: list[list[bytes]],
+        fd: int,
+    ) -> None:
+        sock = socket.socket(fileno=fd)
+        if link.id != self._node.id:  # CLUSTER RESET HARD
+            link.id = self._node.id
+            self._send(link, [b"NODE", link.id, _FORM])
+        if self._may_take(handed):
+            link.held[number] = (handed, requests, sock)
+            self._send(link, [b"READY", b"%d" % number])
+        else:
+            sock.close()
+            self._send(link, [b"REFUSED", b"%d" % number])
+
+    def _may_take(self, handed: HandedClient) -> bool:
+        """Whether this process can serve a client as the other one did."""
+        engine = self._engine
+        config = engine.config
+        clients = engine.clients
+        user = self._user(handed)
+        return not (
+            self._closed
+            or engine.halted
+            or self._node.peers.leaving
+            or user is None
+            or connections_refused(self._node, user)
+            or len(clients.connections) >= config.maxclients
+            or 0 < config.maxclients_per_ip <= clients.origins.count(host_of(handed.address))
+        )
+
+    def _user(self, handed: HandedClient) -> User | None:
+        """The user of a client; None: it is not the same here."""
+        user = self._node.users.by_name.get(handed.user)
+        return user if user is not None and _rules(user) == handed.rules else None
+
+    def _take(self, handed: HandedClient, requests: list[list[bytes]], sock: socket.socket) -> None:
+        """Serve a client from now on."""
+        user = self._user(handed)
+        if user is None:
+            sock.close()  # as others whose user has changed
+            return
+        self.taken_over += 1
+        clients = self._engine.clients
+        place = ClientPlace(handed.looks, bool(handed.home))
+        connection = clients.add(
+            sock, handed.address, False, None, _Looker(self, place).look, handed.id
+        )
+        assert isinstance(connection, MovableConnection)
+        connection.created = handed.created
+        connection.active = handed.active
+        connection.rest = handed.rest
+        clients.origins.enter(connection.fd, host_of(handed.address))
+        client = connection.client
+        client.log_in(user)
+        client.resp = handed.resp
+        client.name = handed.name
+        client.lib_name = handed.lib_name
+        client.lib_ver = handed.lib_ver
+        client.last_command = handed.last_command
+        connection.parser.trusted = True
+        self._engine.go_on(connection, requests)
+        self._engine.ask_turn()
+
+    # ---- the rest -------------------------------------------------------------------------------
+
+    def figures(self) -> dict[str, int]:
+        """What INFO stats tells."""
+        return {
+            "connections_handed_over": self.handed_over,
+            "connections_taken_over": self.taken_over,
+        }
+
+    def reset(self) -> None:
+        """Set the counters to zero."""
+        self.handed_over = self.taken_over = 0
+
+
+class _Looker:
+    """Looks at the requests of one client."""
+
+    def __init__(self, siblings: Siblings, place: ClientPlace) -> None:
+        self._siblings = siblings
+        self._place = place
+
+    def look(self, connection: MovableConnection, requests: list[list[bytes]]) -> int:
+        """See ``Look``."""
+        try:
+            return self._siblings.look(self._place, connection, requests)
+        except Exception:
+            # Nothing that a client sends may stop the node.
+            self._siblings.log.warning("a client is not handed over", exc_info=True)
+            return FOREVER
+
+
+def _rules(user: User) -> bytes:
+    """What a user may do, and its passwords, in short."""
+    return blake2b(user.describe(), digest_size=16).digest()
+
+
+def _is_same_user(sock: socket.socket) -> bool:
+    """Whether the process at the other end runs as the same user."""
+    size = _CREDENTIALS.size
+    _, user, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return bool(user == os.geteuid())

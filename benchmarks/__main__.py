@@ -19,6 +19,7 @@ RUNS: Final = {
     "trailers": "memory of jobs with features that C Disque lacks",
     "cores": "gain from two nodes on one machine",
     "cluster": "cost of a replicated job for the whole cluster",
+    "hints": "cost of a job whose producer and consumer start at different nodes of a cluster",
     "bus": "cost of a secret or TLS on the cluster bus",
     "persistence": "memory and latency during a rewrite of the AOF, and loading speed",
     "eventlog": "cost of the event log",

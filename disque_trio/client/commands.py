@@ -148,13 +148,14 @@ class Commands:
         return replies.record(await self._about(id, "SHOW", id))
 
     async def qlen(self, queue: Name) -> int:
-        """Return the number of jobs queued on the node in use (QLEN)."""
-        return integer(await self._control("QLEN", queue))
+        """Return the number of jobs queued on the best node for the queue, or the node in use
+        (QLEN)."""
+        return integer(await self._at(queue, "QLEN", queue))
 
     async def qpeek(self, queue: Name, count: int) -> list[Job]:
         """Return the first ``count`` jobs of a queue without taking them, or the newest ones if
         ``count`` is negative (QPEEK)."""
-        return replies.jobs(await self._control("QPEEK", queue, count))
+        return replies.jobs(await self._at(queue, "QPEEK", queue, count))
 
     async def qstat(self, queue: Name, *, full: bool = False) -> replies.Record | None:
         """Return the fields of QSTAT; None if the node does not know the queue.
@@ -163,7 +164,7 @@ class Commands:
             full: also count the queue's delayed jobs, jobs in hand and dead letters, for which the
                 node looks at all its jobs.
         """
-        return replies.record(await self._control("QSTAT", queue, *(["FULL"] if full else [])))
+        return replies.record(await self._at(queue, "QSTAT", queue, *(["FULL"] if full else [])))
 
     async def qscan(
         self,
@@ -216,7 +217,7 @@ class Commands:
     async def pause(self, queue: Name, *options: str) -> str:
         """Pause a queue (PAUSE) and return its new state. The options are ``in``, ``out``, ``all``,
         ``none``, ``state`` and ``bcast``."""
-        return text(await self._control("PAUSE", queue, *options))
+        return text(await self._at(queue, "PAUSE", queue, *options))
 
     async def info(self, section: str | None = None) -> dict[str, str]:
         """Return the fields of INFO."""
@@ -322,6 +323,10 @@ class Commands:
 
     async def _control(self, *command: Argument) -> Reply:
         return await self._router.run_one("control", command, repeat=True)
+
+    async def _at(self, queue: Name, *command: Argument) -> Reply:
+        """Run a command at the node that is best for a queue."""
+        return await self._router.run_one("control", command, repeat=True, queues=(queue,))
 
     async def _about(self, id: str, *command: Argument) -> Reply:
         """Run a command about a job, at the node that it came from or went to, if that is known."""

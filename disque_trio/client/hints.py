@@ -125,14 +125,14 @@ class Hints:
         guest.used = now
         return guest
 
-    def node_for(self, queue: Name) -> str | None:
-        """Return the id of the node that is best for a queue; None: it is not known."""
-        node = self._owners.best((queue,), library().current_time())
+    def node_for(self, queues: Sequence[Name]) -> str | None:
+        """Return the id of the node that is best for ``queues``; None: it is not known."""
+        node = self._owners.best(queues, library().current_time())
         return None if node is None else node.id
 
     def patience(self, session: Session, queues: Sequence[Name]) -> float | None:
         """Return how long to wait for jobs of ``queues`` at this node, before asking ``best``
-        again; None: for ever."""
+        again; None: as long as it takes."""
         home = self._home
         if home is None or not home.hints or not queues:
             return None

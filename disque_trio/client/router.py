@@ -155,7 +155,7 @@ class Router:
                 self.leave(session)
                 raise
             except DisqueError as error:
-                failed = self._guest_failed(session, error, repeat=True)
+                failed = self.guest_failed(session, error, repeat=True)
                 raise
 
         return await retry.run(
@@ -164,7 +164,7 @@ class Router:
             waits=True,
         )
 
-    def _guest_failed(self, session: Session, error: object, *, repeat: bool) -> bool:
+    def guest_failed(self, session: Session, error: object, *, repeat: bool) -> bool:
         """Whether another node has to do what this one, which is not the current node, has not done
         because of ``error``; then it is avoided. ``repeat``: even if it may have done it."""
         if self.hints is None or not self.hints.is_guest(session):
@@ -201,7 +201,7 @@ class Router:
                     session = await self.session_for(queues, retry, adds=role == "adds")
                 connection = await session.connection(role)
             except (ConnectionLost, *REFUSED) as error:
-                if session is not None and self._guest_failed(session, error, repeat=True):
+                if session is not None and self.guest_failed(session, error, repeat=True):
                     continue  # nothing was sent
                 # That a command may have run says more than that no node is left: keep it.
                 for index in todo:
@@ -220,7 +220,7 @@ class Router:
                 if isinstance(reply, LeavingError):
                     self.leave(session)
                     again.append(index)
-                elif pinned is None and self._guest_failed(session, reply, repeat=repeat):
+                elif pinned is None and self.guest_failed(session, reply, repeat=repeat):
                     pause = False
                     again.append(index)
                 elif isinstance(reply, ConnectionLost) and (repeat or not reply.maybe_executed):

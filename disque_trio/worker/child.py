@@ -27,7 +27,7 @@ from disque_trio.tasks.running import Outcome, Runner
 from disque_trio.worker.link import MappedPage, SocketEnd, line
 from disque_trio.worker.options import Options
 from disque_trio.worker.round_robin import QueueWeight, RoundRobin
-from disque_trio.worker.slots import Slots, length_of, loops_of
+from disque_trio.worker.slots import Slots, loops_of
 from disque_trio.worker.tally import Tally, Waits
 from disque_trio.worker.target import AppError, files, load
 
@@ -278,7 +278,7 @@ class Child:
             if self._place == 0:
                 with trio.move_on_after(BEAT):
                     try:
-                        lengths = {name: await length_of(client, name) for name in queues}
+                        lengths = {name: await client.qlen(name) for name in queues}
                     except DisqueError as error:
                         if str(error) != told:
                             told = str(error)

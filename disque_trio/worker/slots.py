@@ -8,7 +8,6 @@ import trio
 
 from disque_trio.client import Client, DisqueError, HeldJob, Jobs, NoPermError
 from disque_trio.process.logs import Log
-from disque_trio.respclient.values import integer
 from disque_trio.tasks.running import Outcome, Runner
 from disque_trio.worker.link import MappedPage
 from disque_trio.worker.round_robin import RoundRobin
@@ -22,17 +21,6 @@ def loops_of(client: Client, round_robin: RoundRobin, count: int) -> list[tuple[
     """Return the loops of ``count`` slots, each with one for each order of ``round_robin``."""
     orders = [client.loops(*order, count=count, withheaders=True) for order in round_robin.orders]
     return list(zip(*orders, strict=True))
-
-
-async def length_of(client: Client, queue: str) -> int:
-    """Return how many jobs are queued at the node where the client takes those of this queue.
-
-    Raises:
-        DisqueError: it cannot be asked.
-    """
-    command = ["QLEN", queue]
-    router = client._router
-    return integer(await router.run_one("control", command, repeat=True, queues=(queue,)))
 
 
 class Slots:

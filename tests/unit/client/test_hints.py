@@ -15,6 +15,7 @@ from disque_trio.client import (
     OOMError,
     connect,
 )
+from disque_trio.client.batch import NewJob, add_each
 from disque_trio.client.hints import IDLE
 from disque_trio.client.nodes import AVOID_SECONDS
 from disque_trio.client.owners import ASK_AGAIN
@@ -356,3 +357,34 @@ async def test_all_refuse_and_the_error_is_raised() -> None:
             node.answers["ADDJOB"] = b"-OOM no\r\n"
         with pytest.raises(OOMError):
             await client.add("q", "b")
+
+
+async def test_a_batch_for_several_queues_goes_to_the_node_of_each() -> None:
+    async with pair() as (home, owner, client):
+        home.answers["QOWNER"] = lambda command: array(
+            *[place(owner if name == b"q" else home) for name in command[1:]]
+        )
+        await reach(owner, client)
+        await client.add("r", "b")
+        await home.wait_for(lambda: [b"QOWNER", b"r"] in home.seen)
+        await trio.testing.wait_all_tasks_blocked(0.02)
+        before = home.count("ADDJOB"), owner.count("ADDJOB")
+        jobs = [NewJob(queue=name, body="b", unique="u") for name in ("q", "r", "@t", "q")]
+        added = await add_each(client, jobs, timeout=1, unique_for=1)
+        assert [str(id)[2:10] for id in added] == [
+            node.id[:8] for node in (owner, home, home, owner)
+        ]
+        assert (home.count("ADDJOB"), owner.count("ADDJOB")) == (before[0] + 2, before[1] + 2)
+        bad = NewJob(queue="q", body=None, unique="u")  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            await add_each(client, [bad, *jobs], timeout=1, unique_for=1)
+
+
+async def test_what_concerns_a_queue_is_asked_at_its_node() -> None:
+    async with pair() as (home, owner, client):
+        await reach(owner, client)
+        for node, length in ((home, 1), (owner, 2)):
+            node.answers |= {"QLEN": b":%d\r\n" % length, "PAUSE": b"+in\r\n"}
+        assert await client.qlen("q") == 2
+        await client.pause("q", "in")
+        assert (home.count("PAUSE"), owner.count("PAUSE")) == (0, 1)

@@ -43,7 +43,9 @@ class Backend(KeyValueStoreBackend):
         if not url or not url.partition("://")[2]:
             url, ssl = conf.broker_read_url or conf.broker_url, conf.broker_use_ssl
             name = name or TransportOptions.of(conf.broker_transport_options or {}).client_name
-        cluster = cluster_of(url.split(";") if isinstance(url, str) else url, ssl, name)
+        cluster = cluster_of(
+            url.split(";") if isinstance(url, str) else url, ssl, name, options.hints
+        )
         self._uri = ";".join(cluster.urls)
         access = Access(cluster, options.retry_for, conf.broker_connection_timeout)
         self._store = Store(access, options, self.expires)

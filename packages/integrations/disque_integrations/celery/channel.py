@@ -171,7 +171,7 @@ class Channel(virtual.Channel):
             key, kept = new_key(), self._options.kept
             if not topic:
                 command = addjob(to, body, timeout, key=key, kept=kept, **options)
-                if self._express.ask(command) is not None:
+                if self._express.ask(to, command) is not None:
                     return
             try:
                 add(to, body, timeout=timeout, unique=key, unique_for=kept, **options)

@@ -60,6 +60,13 @@ class _Line(Pushes):
         super().__init__(*own)
         self._consumer = consumer
 
+    @property
+    def queues(self) -> Sequence[str]:
+        return self._consumer.queues
+
+    def move(self) -> None:
+        self.retire()
+
     def consume(self) -> list[Argument]:
         self.asked = self._consumer.consume()
         return self.asked
@@ -81,6 +88,7 @@ class Consumer:
         on_end: called with the error that ended the consumer; not when it was retired.
 
     Attributes:
+        queues: whose jobs are wanted.
         ended: set when the consumer has ended.
         news: set when another connection may be needed.
     """
@@ -98,7 +106,7 @@ class Consumer:
         self._in_flight = in_flight
         self._on_job = on_job
         self._on_end = on_end
-        self._queues: tuple[str, ...] = ()
+        self.queues: tuple[str, ...] = ()
         self._credit = 1
         self._line: _Line | None = None
         self._held: dict[str, HeldJob] = {}
@@ -108,26 +116,26 @@ class Consumer:
 
     def want(self, queues: Sequence[str], credit: int) -> None:
         """Take jobs of these queues, at most ``credit`` at a time, from now on. No queues: none."""
-        changed = tuple(queues) != self._queues
-        self._queues, self._credit = tuple(queues), min(max(credit, 1), MAX_CREDIT)
+        changed = tuple(queues) != self.queues
+        self.queues, self._credit = tuple(queues), min(max(credit, 1), MAX_CREDIT)
         if changed:
             self._give_back_unread()
         if self._line is None or self._line.over:
             self.news.set()
         elif changed:
             self._line.connection.submit([self.consume()])
-        elif self._queues:
+        elif self.queues:
             self._line.connection.submit([["CREDIT", self._credit]])
 
     def consume(self) -> list[Argument]:
         """The command that says what is wanted."""
-        if not self._queues:
+        if not self.queues:
             return ["CONSUME", "STOP"]
-        return ["CONSUME", *self._queues, "CREDIT", self._credit, "WITHCOUNTERS"]
+        return ["CONSUME", *self.queues, "CREDIT", self._credit, "WITHCOUNTERS"]
 
     def arrived(self, line: _Line, job: Job) -> None:
         """Pass a job on."""
-        if job.queue not in self._queues or line.over:  # it crossed the last CONSUME
+        if job.queue not in self.queues or line.over:  # it crossed the last CONSUME
             line.connection.submit([["ENQUEUE", job.id]])
             return
         self._hold(line.hold(job, _CeleryJob))
@@ -142,12 +150,15 @@ class Consumer:
     def _give_back_unread(self) -> None:
         """Give back jobs that nobody took while their queue was wanted: nobody may ever look."""
         unread = list(self._unread)  # copied, since another thread takes jobs
-        unwanted = [id for id in unread if self._unread.get(id) not in self._queues]
+        unwanted = [id for id in unread if self._unread.get(id) not in self.queues]
         self.settle(HeldJob.requeue, filter(self.take, unwanted))
 
     async def keep(self, job: Job) -> None:
         """Hold a job that was fetched elsewhere. Raises ConnectionLost."""
-        session = await self._router.session(self._router.retry())
+        hints = self._router.hints
+        session = None if hints is None else hints.holder(job.id)
+        if session is None:
+            session = await self._router.session(self._router.retry())
         self._hold(hold(self._router, session, self._in_flight, job, _CeleryJob))
 
     def _hold(self, job: HeldJob) -> None:
@@ -200,16 +211,20 @@ class Consumer:
         retry = self._router.retry()
         while not self._retired:
             self.news = trio.Event()
-            if not self._queues or (self._line is not None and not self._line.over):
+            if not self.queues or (self._line is not None and not self._line.over):
                 await self.news.wait()
                 continue
+            session: Session | None = None
             try:
-                session = await self._router.session(retry)
+                session = await self._router.session_for(self.queues, retry)
                 self._line = await self._open(session)
-            except (ConnectionLost, LeavingError) as error:
-                if isinstance(error, LeavingError):
+            except DisqueError as error:
+                passing = isinstance(error, ConnectionLost | LeavingError)
+                if session is not None and isinstance(error, LeavingError):
                     self._router.leave(session)
-                if not await retry.again():
+                elif session is not None:
+                    passing |= self._router.guest_failed(session, error, repeat=True)
+                if not passing or not await retry.again():
                     raise
             else:
                 retry.reset()
@@ -221,4 +236,6 @@ class Consumer:
             raise NoExtError("NOEXT", f"{session.address} cannot push jobs, which Celery needs")
         if line.asked != self.consume():
             line.connection.submit([self.consume()])
+        if self._router.hints is not None:
+            self._router.hints.follow(line)
         return line

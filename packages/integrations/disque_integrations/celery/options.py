@@ -42,6 +42,7 @@ class TransportOptions:
         queue_prefix: the prefix of names of queues and exchanges on the server.
         transient_ttl: the time to live of an event, or of a command to workers.
         client_name: the name of connections in CLIENT LIST; None: that in a URL, or no name.
+        hints: whether to go to the nodes that are best for queues.
     """
 
     retry: int = 30
@@ -53,6 +54,7 @@ class TransportOptions:
     queue_prefix: str = ""
     transient_ttl: int = 60
     client_name: str | None = None
+    hints: bool = True
 
     @property
     def kept(self) -> float:
@@ -121,19 +123,22 @@ class Clients:
 CLIENTS: Final = Clients()
 
 
-def cluster_of(urls: Iterable[str], ssl: Any = None, client_name: str | None = None) -> Cluster:
+def cluster_of(
+    urls: Iterable[str], ssl: Any = None, client_name: str | None = None, hints: bool = True
+) -> Cluster:
     """Return the cluster with these URLs, where one password applies to all.
 
     Args:
         ssl: the value of Celery's ``broker_use_ssl``, or what kombu took out of a URL.
-        client_name: see ``TransportOptions``.
+        client_name, hints: see ``TransportOptions``.
 
     Raises:
         ValueError: there is no URL, one is malformed, or ``ssl`` is invalid.
     """
     found = Cluster.parse([url if url.partition("://")[2] else f"{url}localhost" for url in urls])
-    if client_name is not None:
-        found = replace(found, client_name=client_name)
+    found = replace(
+        found, client_name=client_name or found.client_name, hints=found.hints and hints
+    )
     return replace(found, tls=_tls(ssl)) if ssl else found
 
 

@@ -82,10 +82,10 @@ class Store:
 
     def _quickly(self, key: bytes, value: bytes) -> Entry | None:
         """Like ``find`` for one key. None if it has to be done in another way."""
-        id = self._express.ask(self._command(key, value))
+        id = self._express.ask(self._queue, self._command(key, value))
         if not isinstance(id, bytes):
             return None
-        fields = self._express.ask(["SHOW", id])
+        fields = self._express.ask(self._queue, ["SHOW", id])
         if not isinstance(fields, list):
             return None
         known = dict(zip(fields[::2], fields[1::2], strict=True))

@@ -91,7 +91,7 @@ class Transport(virtual.Transport):
         """Find a node. Raises ConnectionLost, AuthError, and ValueError for an invalid setting."""
         kombu = self.client
         urls = kombu.alt or [kombu.as_uri(include_password=True)]
-        cluster = cluster_of(urls, kombu.ssl, self.options.client_name)
+        cluster = cluster_of(urls, kombu.ssl, self.options.client_name, self.options.hints)
         access = Access(cluster, self.options.retry_for, kombu.connect_timeout or 5.0)
         self._disque = CLIENTS.take(access)
         self._access = access

@@ -8,7 +8,7 @@ import trio
 
 from disque_integrations.celery.consumer import Consumer, refuse
 from disque_trio.client import HeldJob, Job, connect
-from tests.support.fake_disque import JOB_ID, FakeNode, fake_node, job
+from tests.support.fake_disque import JOB_ID, FakeNode, array, bulk, fake_node, fake_nodes, job
 from tests.support.harness import HANG_SECONDS
 
 pytestmark = pytest.mark.trio
@@ -94,6 +94,18 @@ async def test_jobs_in_hand_are_given_back_once_no_more_can_come() -> None:
             pass
         assert node.names()[-3:-2] == ["CONSUME"]
         assert sorted(settled(node)) == [("ENQUEUE", 1), ("ENQUEUE", 2)]
+
+
+async def test_a_consumer_moves_to_the_best_node_and_settles_jobs_where_they_came_from() -> None:
+    async with fake_nodes(2) as (home, owner):
+        place = bulk(owner.id.encode(), b"127.0.0.1", b"%d" % owner.port)
+        home.answers["QOWNER"] = array(place)
+        owner.answers |= {"CONSUME": lambda c: b":0\r\n" if c[1] == b"STOP" else b"+OK\r\n"}
+        async with consuming(home, 1) as consumer:
+            await owner.wait_for(lambda: owner.count("CONSUME") == 1)
+            consumer.settle(HeldJob.ack, [JOB_ID.format(1)])
+            await home.wait_for(lambda: home.count("ACKJOB") == 1)
+        assert owner.count("ACKJOB") == 0
 
 
 async def test_a_job_outlives_its_connection() -> None:

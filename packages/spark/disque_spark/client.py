@@ -126,11 +126,11 @@ class BlockingClient:
         for item in reply[2:]:
             if not isinstance(item, list):
                 raise WireError(f"{self.address}: unexpected item in HELLO: {item!r}")
-            id, host, port, priority = [_text(field) for field in item]
+            id, host, port, priority = [text_of(field) for field in item]
             if not host:  # a single node does not know its own address
                 host = read_address(self.address, DEFAULT_PORT).host
             entries.append(Entry(id, format_address(host, int(port)), int(priority)))
-        return _text(reply[1]), entries
+        return text_of(reply[1]), entries
 
     def close(self) -> None:
         """Close the connection; the next call opens a new one."""
@@ -191,5 +191,6 @@ def by_ids(command: str, ids: Sequence[bytes | str]) -> list[tuple[Arg, ...]]:
     return [(command, *ids[at : at + IDS]) for at in range(0, len(ids), IDS)]
 
 
-def _text(field: Reply) -> str:
+def text_of(field: Reply) -> str:
+    """A field of a reply as text."""
     return field.decode() if isinstance(field, bytes) else str(field)

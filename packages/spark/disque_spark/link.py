@@ -7,7 +7,8 @@ all nodes in turn.
 import time
 from collections.abc import Callable, Sequence
 
-from disque_spark.client import Arg, BlockingClient, WireError
+from disque_spark.client import Arg, BlockingClient, WireError, text_of
+from disque_trio.notation.addresses import format_address
 from disque_trio.respclient.blocking import Reply
 from disque_trio.respclient.login import Login
 
@@ -132,6 +133,17 @@ class NodeConnections:
         for client in self._clients.values():
             client.close()
         self._clients.clear()
+
+    def meet(self, queue: str) -> None:
+        """Go to the node that is best for ``queue``, where its consumers meet its producers, if
+        that node is known here and not lost."""
+        [reply] = self.send([("QOWNER", queue)])
+        if not isinstance(reply, list) or not isinstance(reply[0], list):
+            return  # the node does not know, or this user may not ask
+        _, host, port = [text_of(field) for field in reply[0]]
+        address = format_address(host, int(port)) if host else self.address
+        if address in self._nodes and address not in self._lost:
+            self._at = self._nodes.index(address)
 
     def _is_open(self) -> bool:
         client = self._clients.get(self.address)

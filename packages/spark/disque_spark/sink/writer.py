@@ -44,7 +44,7 @@ KEPT = 3600  # s; default of uniqueFor
 WRITE_OPTIONS = (
     *(*CONNECTION, "discover", "timeout", "queue", *TEXTS, *NUMBERS, "pipeline", "retries"),
     *("retryPause", "failover", "onRefused", "deadLetterPath", "reportPath"),
-    *("mode", "uniqueFor", "writeId"),
+    *("mode", "uniqueFor", "writeId", "hints"),
 )
 TIMEOUT = 5000  # ms that an ADDJOB waits for its copies
 PIPELINE = 500
@@ -100,6 +100,9 @@ class Sink:
         self._login = login_of(options)
         self._discover = flag(options, "discover", True)
         self._queue = options.get("queue")
+        self._best_for = self._queue if flag(options, "hints", False) else None
+        if self._queue is None and "hints" in options:
+            raise OptionError("hints: set queue as well")
         self._timeout = number(options, "timeout", TIMEOUT, most=MOST_TIME)
         mode = choice(options, "mode", "auto", "exactly-once", "at-least-once")
         self._once = mode != "at-least-once"
@@ -239,6 +242,8 @@ class Sink:
     ) -> None:
         if not requests:
             return
+        if self._best_for is not None:
+            adder.meet(self._best_for)
         refused = adder.add(requests)
         if keys is not None and any(_no_unique(refusal) for refusal in refused):
             if self._strict:

@@ -157,3 +157,38 @@ def test_all_nodes_are_visited_in_turn_but_those_that_leave_or_are_lost() -> Non
             adder.close()
     assert len(added(one)) == len(added(two)) == 30
     assert added(leaving) == []
+
+
+def test_jobs_of_a_queue_go_to_the_node_that_is_best_for_it_while_it_is_there() -> None:
+    with (
+        ScriptedNode(lambda request: answers("a")(request)) as one,
+        ScriptedNode(lambda request: answers("b")(request)) as two,
+    ):
+
+        def answers(at: str) -> Callable[[list[bytes]], bytes]:
+            told = hello(at, ("a", one.address, "1"), ("b", two.address, "1"))
+            port = two.address.partition(":")[2]
+            best = f"*1\r\n*3\r\n$1\r\nb\r\n$9\r\n127.0.0.1\r\n${len(port)}\r\n{port}\r\n"
+            others = {b"HELLO": told, b"QOWNER": best.encode()}
+            return lambda request: others.get(request[0], b"+OK\r\n")
+
+        adder = Adder([one.address], sleep=lambda s: None)
+        for job in JOBS:
+            adder.meet("q")
+            assert adder.add([job]) == []
+            adder.turn()
+        adder.close()
+    assert (len(added(one)), len(added(two))) == (0, 10)
+
+
+def test_a_node_that_does_not_know_which_one_is_best_gets_the_jobs() -> None:
+    with ScriptedNode(lambda request: answer(request)) as node:
+
+        def answer(request: list[bytes]) -> bytes:
+            return b"-ERR unknown command\r\n" if request[0] == b"QOWNER" else b"+OK\r\n"
+
+        adder = Adder([node.address], discover=False)
+        adder.meet("q")
+        assert adder.add(JOBS) == []
+        adder.close()
+    assert len(added(node)) == len(JOBS)

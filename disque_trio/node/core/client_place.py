@@ -3,7 +3,8 @@
 All processes accept clients at one port, and a client that knows nothing of that works with any of
 them. But jobs that have to move to another process cost more than those that stay. So a client
 whose commands are about queues of one other process is handed to that one, before more of its
-commands are served here. A client that mixes queues of several stays where it is.
+commands are served here. Clients that mix queues of several all go to the first process, so that at
+least the jobs that they pass to each other stay.
 
 A client that asks about the node means the one that has this port for its own, which is the first;
 if it asks about a job, the one where that was added knows most.
@@ -11,14 +12,15 @@ Nor is a client handed over that finds its way itself, for it believes to be whe
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from disque_trio.node.core.queues.owners import owner
 from disque_trio.respserver.access import ALL, GLOB, PATTERN
 from disque_trio.respserver.machine import Machine
 
-ENOUGH: Final = 3  # commands about queues that tell where a client belongs
-MOST: Final = 16  # commands to look at for that; one that takes no job until then stays
+ENOUGH: Final = 3  # reads with commands about queues that tell where a client belongs
+MOST: Final = 16  # commands to look at for that, and in one read; a client with no queue then stays
 REST: Final = 100  # commands until the next look; twice as many after each one
 MOST_DOUBLINGS: Final = 7
 FOREVER: Final = 1 << 62
@@ -91,13 +93,14 @@ class ClientPlace:
         self.to = b""
         self.rest = 0
         self._looked_at = 0
-        self._queues = 0  # commands about queues among these
+        self._queues = 0  # reads with commands about queues among these
         self._best = b""
 
     def look(
         self, subjects: Iterable[Subject], own: bytes, first: bytes, nodes: Sequence[bytes]
     ) -> None:
-        """Set ``to`` and ``rest``, now that the client sends commands about these ``subjects``.
+        """Set ``to`` and ``rest``, now that the client has sent commands about these ``subjects``
+        at once.
 
         Args:
             own: the id of this node.
@@ -106,7 +109,8 @@ class ClientPlace:
         """
         self.to = b""
         self.rest = 0
-        for one in subjects:
+        named = False
+        for one in islice(subjects, MOST):
             if one.kind == KNOWS:
                 self._go_home(own, first)
                 self.rest = FOREVER
@@ -118,19 +122,19 @@ class ClientPlace:
                     return
             self._looked_at += 1
             if one.kind == QUEUES:
-                self._queues += 1
+                named = True
                 for queue in one.names:
                     best = owner(queue, nodes)
                     if self._best and best != self._best:
-                        self._decide(b"")
+                        self._decide(first if first != own else b"")
                         return
                     self._best = best
-            if self._queues == ENOUGH:
-                self._decide(self._best if self._best != own else b"")
-                return
-            if self._looked_at == MOST:
-                self._decide(b"")
-                return
+        if named:
+            self._queues += 1
+        if self._queues == ENOUGH:
+            self._decide(self._best if self._best != own else b"")
+        elif self._looked_at >= MOST << self._queues:
+            self._decide(b"")
 
     def _go_home(self, own: bytes, about: bytes) -> None:
         """Hand the client to the node that it asks ``about``, if there is one, once."""

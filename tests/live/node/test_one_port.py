@@ -107,14 +107,16 @@ def test_a_client_that_changes_its_queue_is_handed_over_again(several: Start) ->
     assert port.handed_over() == [1, 1]
 
 
-def test_a_client_that_mixes_queues_stays(several: Start) -> None:
+def test_clients_that_mix_queues_meet_at_the_first_process(several: Start) -> None:
     port = OnePort(several())
     names = [port.queue(0), port.queue(1)]
-    client = port.client_of(0)
-    for _ in range(50):
-        use(client, names[0], 1)
-        use(client, names[1], 1)
-    assert port.handed_over() == [0, 0]
+    clients = [port.client_of(0), port.client_of(1)]
+    for _ in range(100):
+        for client in clients:
+            use(client, names[0], 1)
+            use(client, names[1], 1)
+    assert port.handed_over() == [0, 1]
+    assert {str(client("CLIENT", "ID")) for client in clients} <= set(port.clients(0))
 
 
 def test_a_client_keeps_its_user_and_stays_if_that_is_another_one_there(several: Start) -> None:

@@ -34,7 +34,12 @@ def of(node: bytes) -> Callable[[], bytes]:
 
 
 def look(place: ClientPlace, *subjects: Subject, nodes: Iterable[bytes] = NODES) -> bytes:
-    place.look(subjects, OWN, FIRST if FIRST in nodes else b"", list(nodes))
+    """Let the client send commands one by one, until it is handed over, or need not be looked
+    at."""
+    for one in subjects:
+        place.look([one], OWN, FIRST if FIRST in nodes else b"", list(nodes))
+        if place.to or place.rest:
+            break
     return place.to
 
 
@@ -65,11 +70,26 @@ def test_a_client_that_is_where_its_queue_is_stays_and_is_rarely_looked_at() -> 
     assert rests == [*(REST << n for n in range(MOST_DOUBLINGS + 1)), REST << MOST_DOUBLINGS]
 
 
-def test_a_client_that_mixes_queues_stays() -> None:
+def test_what_a_client_sends_at_once_counts_once() -> None:
+    place, mail = ClientPlace(), of(OTHER)()
+    for to in (*[b""] * (ENOUGH - 1), OTHER):
+        place.look([about(mail)] * 3 * MOST, OWN, FIRST, NODES)
+        assert place.to == to
     place = ClientPlace()
-    assert look(place, about(of(OTHER)()), about(of(FIRST)())) == b""
+    place.look([about(mail), about(of(OWN)())], OWN, FIRST, NODES)
+    assert place.to == FIRST
+
+
+def test_clients_that_mix_queues_meet_at_the_first_process() -> None:
+    place = ClientPlace()
+    assert look(place, about(of(OTHER)()), about(of(OWN)())) == FIRST
     assert place.rest == REST
-    assert look(ClientPlace(), about(of(OTHER)(), of(OWN)())) == b""
+    assert look(ClientPlace(), about(of(OTHER)(), of(OWN)())) == FIRST
+    there = ClientPlace(place.looks)
+    there.look([about(of(OTHER)()), about(of(OWN)())], FIRST, FIRST, NODES)
+    assert there.to == b""
+    assert there.rest == 2 * REST
+    assert look(ClientPlace(), about(of(OTHER)(), of(OWN)()), nodes=NODES[1:]) == b""
 
 
 def test_a_client_that_names_no_queue_stays() -> None:
@@ -84,7 +104,8 @@ def test_a_client_that_changes_its_queue_goes_on_but_ever_more_rarely() -> None:
     place, mail, text = ClientPlace(), of(OTHER)(), of(FIRST)()
     assert look(place, *[about(mail)] * ENOUGH) == OTHER
     taken = ClientPlace(place.looks, place.home)
-    taken.look([about(text)] * ENOUGH, OTHER, FIRST, NODES)
+    for _ in range(ENOUGH):
+        taken.look([about(text)], OTHER, FIRST, NODES)
     assert taken.to == FIRST
     assert taken.rest == 2 * REST
 
@@ -95,6 +116,9 @@ def test_who_asks_about_the_node_means_the_one_with_this_port() -> None:
     assert place.rest == 0
     # There, or if nobody has the port for its own, it is a client like any other.
     assert look(place, Subject(ABOUT_NODE), *[about(mail)] * ENOUGH) == OTHER
+    once = ClientPlace()
+    once.look([about(mail), Subject(ABOUT_NODE)], OWN, FIRST, NODES)
+    assert once.to == FIRST
     assert look(ClientPlace(), Subject(ABOUT_NODE), nodes=[OWN, OTHER]) == b""
 
 

@@ -54,6 +54,8 @@ class _Link(Beside):
     Attributes:
         number: of that process; -1: not known yet.
         id: of its node; empty: not known yet.
+        offers: clients that were offered to that process, by number.
+        late: it has not answered one in time, and gets no further ones until it says something.
         held: clients that were offered to this process, by number: what is known, their requests,
             and the socket.
     """
@@ -64,6 +66,7 @@ class _Link(Beside):
         self.number = number
         self.id = b""
         self.offers: dict[int, _Offer] = {}
+        self.late = False
         self.held: dict[int, tuple[HandedClient, list[list[bytes]], socket.socket]] = {}
         self._siblings = siblings
 
@@ -236,10 +239,12 @@ class Siblings:
         link.offers = {}
         for door in self._doors:
             door.look_again()
+        if link.ours and link.id and not self._closed:
+            self._connect(link.number)  # unless it has ended
 
     # ---- messages -------------------------------------------------------------------------------
 
-    def _send(self, link: _Link, words: Sequence[bytes], fd: int = -1) -> bool:
+    def _send(self, link: _Link, words: Sequence[bytes]) -> bool:
         """Send a message; if that is not possible, drop the link."""
         try:
             link.sock.send(encode_command(words))
@@ -267,6 +272,7 @@ class Siblings:
             if not data:
                 self._drop(link)
                 return
+            link.late = False
             try:
                 requests = RequestParser().feed(data)
                 self._handle(link, requests[0][0], requests[0][1:], requests[1:], fds)
@@ -283,7 +289,8 @@ class Siblings:
         fds: list[int],
     ) -> None:
         if kind == b"OFFER":
-            self._hear_offer(link, int(words[0]), unpack(words[1:]), requests, fds[0])
+            sock = socket.socket(fileno=fds[0]) if fds else None  # there may be no room for more
+            self._hear_offer(link, int(words[0]), unpack(words[1:]), requests, sock)
         elif kind == b"READY":
             self._give(link, int(words[0]))
         elif kind == b"REFUSED":
@@ -342,7 +349,7 @@ class Siblings:
         requests: list[list[bytes]],
     ) -> None:
         """Offer ``connection`` to another process, if that is possible now."""
-        if len(link.offers) >= _MOST_OFFERS:
+        if link.late or len(link.offers) >= _MOST_OFFERS:
             return
         client = connection.client
         self._numbers += 1
@@ -399,6 +406,7 @@ class Siblings:
         for link in self._links:
             for number, offer in list(link.offers.items()):
                 if offer.until <= now:
+                    link.late = True
                     self._serve_on(link.offers.pop(number))
                 else:
                     due = min(due, offer.until)
@@ -412,17 +420,17 @@ class Siblings:
         number: int,
         handed: HandedClient,
         requests: list[list[bytes]],
-        fd: int,
+        sock: socket.socket | None,
     ) -> None:
-        sock = socket.socket(fileno=fd)
         if link.id != self._node.id:  # CLUSTER RESET HARD
             link.id = self._node.id
             self._send(link, [b"NODE", link.id, _FORM])
-        if self._may_take(handed):
+        if sock is not None and self._may_take(handed):
             link.held[number] = (handed, requests, sock)
             self._send(link, [b"READY", b"%d" % number])
         else:
-            sock.close()
+            if sock is not None:
+                sock.close()
             self._send(link, [b"REFUSED", b"%d" % number])
 
     def _may_take(self, handed: HandedClient) -> bool:

@@ -23,8 +23,10 @@ from disque_trio.process.logs import Logging
 from disque_trio.process.systemd import (
     Notifier,
     SocketError,
+    adopt_shared,
     adopt_sockets,
     hand_over,
+    pass_sockets,
 )
 from disque_trio.respserver.io.listeners import (
     ListenError,
@@ -32,12 +34,13 @@ from disque_trio.respserver.io.listeners import (
     is_tls,
     known_listeners,
     open_listeners,
+    open_shared,
     tcp_endpoints,
 )
 from disque_trio.respserver.io.tasks import REPORT_SECONDS, feed_watchdog, report, serve
 from disque_trio.respserver.reload import differences
 from tests.support import ROOT
-from tests.support.harness import HANG_SECONDS
+from tests.support.harness import HANG_SECONDS, free_port
 from tests.support.systemctl import settings_of
 
 SERVICE = ROOT / "config" / "disque.service"
@@ -344,6 +347,38 @@ def test_a_passed_socket_with_the_number_of_tls_port_is_for_tls(server: Server) 
     with pytest.raises(ListenError):
         open_listeners(config, server.log, [tls])
     close_listeners([plain])
+
+
+def test_several_processes_share_what_was_passed_or_opened_except_for_tls(
+    server: Server, tmp_path: Path
+) -> None:
+    plain, tls = (listening(socket.AF_INET, ("127.0.0.1", 0)) for _ in range(2))
+    unix = listening(socket.AF_UNIX, str(tmp_path / "sock"))
+    number = tls.getsockname()[1]
+    overrides = [("port", "0"), ("tls-port", str(number)), ("bind", "127.0.0.1")]
+    config = load_settings(Config, None, overrides)
+    assert open_shared(config, server.log, [unix, plain, tls]) == [plain]
+    assert open_shared(config, server.log, [unix, tls]) == []
+    config = load_settings(Config, None, [*overrides, ("port", str(free_port()))])
+    [opened] = open_shared(config, server.log, [unix, tls])
+    with pytest.raises(ListenError):
+        open_shared(config, server.log)
+    close_listeners([plain, tls, unix, opened])
+
+
+def test_sockets_are_found_by_the_numbers_that_they_have_in_the_parent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        copy = listener.dup()
+        environ = {**pass_sockets([copy]), "HOME": "/"}
+        copy.detach()
+        [found] = adopt_shared(environ)
+        assert found.getsockname() == listener.getsockname()
+        assert environ == {"HOME": "/"}
+        assert adopt_shared(environ) == []
+        found.close()
+    for text in ("x", "-1"):
+        with pytest.raises(SocketError):
+            adopt_shared({"DISQUE_SOCKETS": text})
 
 
 def test_other_nodes_are_told_the_port_of_the_passed_socket(server: Server) -> None:

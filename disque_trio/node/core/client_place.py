@@ -19,8 +19,11 @@ from disque_trio.node.core.queues.owners import owner
 from disque_trio.respserver.access import ALL, GLOB, PATTERN
 from disque_trio.respserver.machine import Machine
 
-ENOUGH: Final = 3  # reads with commands about queues that tell where a client belongs
-MOST: Final = 16  # commands to look at for that, and in one read; a client with no queue then stays
+# Reads with commands about queues that tell where a client belongs; twice as many at the next look,
+# since a client that mixes queues may seem not to.
+ENOUGH: Final = 3
+MOST_ENOUGH: Final = 24
+MOST: Final = 16  # commands to look at in one read, and without a queue; then the client stays
 REST: Final = 100  # commands until the next look; twice as many after each one
 MOST_DOUBLINGS: Final = 7
 FOREVER: Final = 1 << 62
@@ -131,10 +134,14 @@ class ClientPlace:
                     self._best = best
         if named:
             self._queues += 1
-        if self._queues == ENOUGH:
+        enough = ENOUGH << self._doublings()
+        if self._queues >= (enough if enough < MOST_ENOUGH else MOST_ENOUGH):
             self._decide(self._best if self._best != own else b"")
-        elif self._looked_at >= MOST << self._queues:
+        elif self._looked_at >= MOST * (1 + self._queues):
             self._decide(b"")
+
+    def _doublings(self) -> int:
+        return self.looks if self.looks < MOST_DOUBLINGS else MOST_DOUBLINGS
 
     def _go_home(self, own: bytes, about: bytes) -> None:
         """Hand the client to the node that it asks ``about``, if there is one, once."""
@@ -145,8 +152,7 @@ class ClientPlace:
     def _decide(self, to: bytes) -> None:
         """Hand the client to ``to``, or keep it, for some time."""
         self.to = to
-        doublings = self.looks if self.looks < MOST_DOUBLINGS else MOST_DOUBLINGS
-        self.rest = REST << doublings
+        self.rest = REST << self._doublings()
         self.looks += 1
         self._looked_at = 0
         self._queues = 0

@@ -26,6 +26,7 @@ import trio
 
 from disque_trio.node.core.client_place import FOREVER, REST, ClientPlace, subject
 from disque_trio.node.core.node import Node
+from disque_trio.node.core.queues.owners import able
 from disque_trio.node.handed_client import HandedClient, pack, unpack
 from disque_trio.notation.addresses import host_of
 from disque_trio.process.logs import Log
@@ -329,9 +330,10 @@ class Siblings:
         if not self._by_id:
             return REST
         node = self._node
-        nodes = list(self._by_id)
-        if not node.peers.leaving:
-            nodes.append(node.id)
+        here = {*self._by_id, node.id}
+        nodes = [id for id in able(node.peers, node.id) if id in here]
+        if not nodes:
+            return REST
         first = node.id if self.number == 0 else b""
         for link in self._by_id.values():
             if link.number == 0:

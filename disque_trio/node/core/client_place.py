@@ -34,7 +34,7 @@ ABOUT_NODE: Final = 2  # it is about the node, or about what this node alone has
 ABOUT_JOB: Final = 3  # it is about what is known here of a job
 KNOWS: Final = 4  # only clients that know the nodes, and what each has, send it
 
-_KNOWS: Final = frozenset(("consume", "credit"))
+_KNOWS: Final = frozenset(("consume", "credit", "qowner"))
 _SCANS: Final = frozenset(("jscan", "qscan"))
 _ABOUT_CLIENTS: Final = frozenset((b"list", b"kill", b"pause", b"unpause", b"unblock"))
 _ABOUT_NO_NODE: Final = frozenset(("command", "time"))
@@ -129,7 +129,7 @@ class ClientPlace:
                 for queue in one.names:
                     best = owner(queue, nodes)
                     if self._best and best != self._best:
-                        self._decide(first if first != own else b"")
+                        self._decide(first if first != own and first in nodes else b"")
                         return
                     self._best = best
         if named:

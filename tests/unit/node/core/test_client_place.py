@@ -177,6 +177,7 @@ def test_a_node_that_leaves_gives_all_clients_away() -> None:
         ("SCANQUEUES", ABOUT_NODE, []),
         ("JSCAN QUEUE q", ABOUT_NODE, []),
         ("HELLO", KNOWS, []),
+        ("QOWNER q", KNOWS, []),
         ("CONSUME q CREDIT 1", KNOWS, []),
     ],
 )

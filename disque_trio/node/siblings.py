@@ -277,7 +277,7 @@ class Siblings:
             try:
                 requests = RequestParser().feed(data)
                 self._handle(link, requests[0][0], requests[0][1:], requests[1:], fds)
-            except (ValueError, TypeError, LookupError) as problem:
+            except (ValueError, TypeError, LookupError, OSError) as problem:
                 self.log.warning("another process cannot be understood", reason=repr(problem))
                 self._drop(link)
 

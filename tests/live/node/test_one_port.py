@@ -1,13 +1,16 @@
 """Clients that know nothing of the processes of a server: all use one port."""
 
 import os
+import re
 import signal
+import socket
 import threading
+from pathlib import Path
 
 import pytest
 
 from disque_trio.resp.command import encode_command
-from tests.support.harness import Wire, wait_until
+from tests.support.harness import HANG_SECONDS, Wire, wait_until
 from tests.support.live_helpers import add_job, pairs
 from tests.support.one_port import OnePort, use
 from tests.support.several import NOT_YET, Start, is_alive
@@ -234,6 +237,23 @@ def test_clients_go_on_while_a_process_is_killed_or_restarts(several: Start) -> 
     admins = OnePort(server).admins
     lost = [id for id in added if not any(admin("SHOW", id) for admin in admins)]
     assert lost == []
+
+
+def test_processes_survive_what_another_release_may_say(several: Start) -> None:
+    port = OnePort(several())
+    found = re.findall(r"@(disque-\w+-1)$", Path("/proc/net/unix").read_text(), re.MULTILINE)
+    for words in (b"x", b"OFFER", b"OFFER 1 2", b"TAKE 1", b"READY 1", b"HERE 0 2", b"NODE x 1"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
+            stranger.connect("\0" + found[0])
+            stranger.settimeout(HANG_SECONDS)
+            assert stranger.recv(100).startswith(b"*3\r\n$4\r\nNODE")
+            with open("/dev/null") as file:
+                socket.send_fds(stranger, [encode_command(words.split())], [file.fileno()])
+            if not words.startswith((b"READY", b"NODE")):
+                assert stranger.recv(100) == b""
+    client = port.client_of(0)
+    use(client, port.queue(1))
+    assert port.handed_over() == [1, 0]
 
 
 def test_a_node_that_leaves_hands_its_clients_over(several: Start) -> None:

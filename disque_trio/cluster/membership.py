@@ -34,16 +34,17 @@ from disque_trio.protocol.bus import (
     EXTENSIONS,
     FAIL,
     KEYS,
+    LAST,
     MEET,
     NODE_FAIL,
     NODE_LEAVING,
     NODE_MYSELF,
     NODE_NOADDR,
     NODE_PFAIL,
-    PAUSES,
     PING,
     PONG,
     REPLJOB,
+    SETTLING,
     TELLING,
     UPDATEJOB,
     VERSION,
@@ -221,7 +222,7 @@ class Membership(Peers):
             if type == KEYS and self.trust is not None:
                 self._hear_keys(self.trust, link, packet)
             member = self._known.get(sender)
-            if member is None or type > PAUSES:
+            if member is None or type > LAST:
                 return b""
             member.owes_since = 0
             # The member's own id object, not a slice: comparing ids is then mostly comparing
@@ -296,6 +297,14 @@ class Membership(Peers):
             member is not None
             and member.extensions & TELLING != 0
             and self.packets.extensions & TELLING != 0
+        )
+
+    def settles(self, id: bytes) -> bool:
+        member = self._known.get(id)
+        return (
+            member is not None
+            and member.extensions & SETTLING != 0
+            and self.packets.extensions & SETTLING != 0
         )
 
     def linked(self, id: bytes) -> bool:

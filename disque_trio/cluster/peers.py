@@ -105,6 +105,11 @@ class Peers:
         """Whether the node ``id`` tells which jobs its clients have, and hears that of others."""
         return self.understands(id)
 
+    def settles(self, id: bytes) -> bool:
+        """Whether the node ``id`` and this one tell each other many ends of jobs at once, and give
+        jobs in packets of their own."""
+        return self.understands(id)
+
     def places(self) -> int:
         """Return how many copies a job could have if all nodes were well: nodes, or hosts."""
         return self.size

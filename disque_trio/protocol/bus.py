@@ -44,13 +44,17 @@ ANSWER: Final = 21
 SCHEDULES: Final = 22
 BINDINGS: Final = 23
 PAUSES: Final = 24
+# Only for nodes that announce this; see ``given`` and ``settled``.
+GIVEN: Final = 25
+SETTLED: Final = 26
+LAST: Final = SETTLED  # of the types that a node hears, except KEYS
 # Only for nodes that have shown their identity: the keys of nodes (see ``cluster.keyring``).
 KEYS: Final = 40
 TYPE_NAMES: Final = [
     "ping", "pong", "meet", "fail", "repljob", "gotjob", "enqueue", "queued", "setack",
     "willqueue", "gotack", "deljob", "needjobs", "yourjobs", "working", "pause",
     "endjob", "requeued", "updatejob", "policies", "question", "answer",
-    "schedules", "bindings", "pauses",
+    "schedules", "bindings", "pauses", "given", "settled",
 ]  # fmt: skip
 
 # Message flags.
@@ -58,6 +62,7 @@ NOREPLY: Final = 1  # REPLJOB: no GOTJOB is wanted. QUEUED: it is an answer, whi
 INCR_NACKS: Final = 2  # QUEUED: after a negative acknowledgement
 INCR_DELIVERIES: Final = 4  # QUEUED: a further delivery for another reason
 CLIENT_WAITS: Final = 1  # NEEDJOBS, only for nodes that announce extensions: a client waits
+CREDIT: Final = 2  # the same in SETTLED: that many, as they come
 UNKNOWN_END: Final = 1  # SETACK, only for these, too: the sender cannot say how the job ended
 SHARED: Final = 1  # PAUSE, likewise: a PAUSES follows, for nodes that know it
 
@@ -74,7 +79,8 @@ NODE_LEAVING: Final = 128
 # Extensions: what a node can do beyond C Disque.
 EXTENDED: Final = 1  # packets of fields, and jobs with trailers
 TELLING: Final = 2  # tells which jobs its clients have, and hears that of others
-EXTENSIONS: Final = 3  # all of them
+SETTLING: Final = 4  # GIVEN and SETTLED
+EXTENSIONS: Final = 7  # all of them
 
 HEADER_SIZE: Final = 144
 VERSION: Final = 1
@@ -150,7 +156,7 @@ class QueueMessage:
     Attributes:
         queue: its name.
         aux: NEEDJOBS: how many jobs. PAUSE: 1 in, 2 out.
-        flags: CLIENT_WAITS.
+        flags: CLIENT_WAITS, CREDIT.
     """
 
     __slots__ = ("aux", "flags", "queue")

@@ -18,7 +18,15 @@ from disque_trio.node.core.node import Node
 from disque_trio.node.core.pause_words import format_file, parse_file
 from disque_trio.node.core.shared.bindings import Binding
 from disque_trio.node.core.shared.policies import Policy
-from disque_trio.protocol.bus import DELJOB, ENDJOB, PacketWriter, job_ids, packet_type, read_fields
+from disque_trio.protocol.bus import (
+    DELJOB,
+    ENDJOB,
+    SETTLING,
+    PacketWriter,
+    job_ids,
+    packet_type,
+    read_fields,
+)
 from disque_trio.protocol.endjob import unpack_endjob
 from disque_trio.protocol.trailer import CANCELLED
 from disque_trio.respserver.host import Host
@@ -131,11 +139,15 @@ class Machine:
         self._turn_due = False
         self._wake_at = 0
         packets = PacketWriter(self.id, self.port)
+        if self.index in world.plan.older:
+            packets.extensions &= ~SETTLING
+            packets.refresh()
         connect = MachineNetwork(world.fabric, self).connect
         now = self.now()
         peers: StaticMesh | Membership
         if world.plan.static:
-            peers = self.mesh = StaticMesh(packets, connect, world.addresses)
+            older = {world.machines[index].id for index in world.plan.older}
+            peers = self.mesh = StaticMesh(packets, connect, world.addresses, older)
         else:
             peers = self.membership = Membership(packets, connect, self.rng)
             peers.heartbeat.node_timeout = world.plan.node_timeout

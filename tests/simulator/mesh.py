@@ -22,6 +22,7 @@ class StaticMesh(Peers):
 
     Args:
         addresses: IP address and client port of all nodes by id, including this one.
+        older: ids of the nodes with which it exchanges neither SETTLED nor GIVEN.
     """
 
     def __init__(
@@ -29,6 +30,7 @@ class StaticMesh(Peers):
         packets: bus.PacketWriter,
         connect: Callable[[str, int], End],
         addresses: dict[bytes, tuple[str, int]],
+        older: set[bytes],
     ) -> None:
         super().__init__()
         self.packets = packets
@@ -36,6 +38,7 @@ class StaticMesh(Peers):
         self._connect = connect
         self._own = addresses[packets.id]
         self._addresses = {id: at for id, at in addresses.items() if id != packets.id}
+        self._older = older
         self._links: dict[bytes, End] = {}
         self._untried = set(self._addresses)
         self._refusals = Refusals()
@@ -50,6 +53,9 @@ class StaticMesh(Peers):
 
     def understands(self, id: bytes) -> bool:
         return id in self._addresses
+
+    def settles(self, id: bytes) -> bool:
+        return id in self._addresses and self._older.isdisjoint((id, self.packets.id))
 
     def linked(self, id: bytes) -> bool:
         link = self._links.get(id)

@@ -19,6 +19,7 @@ from tests.simulator.promises import Promises
 from tests.simulator.pushes import check_consumers
 from tests.simulator.records import JobRecord, token_of
 from tests.simulator.trace import packet_text
+from tests.support.gifts import given_ids, is_gift
 from tests.support.node_bench import counted_extras
 
 if TYPE_CHECKING:
@@ -139,11 +140,15 @@ class Oracle:
                 type = bus.packet_type(packet)
                 if timely is not None:
                     timely.announces(machine, packet)
+                if type in (bus.GIVEN, bus.SETTLED) and end.wire is not None:
+                    to = end.wire.ends[1 - end.side].host.index
+                    if not {machine.index, to}.isdisjoint(self.world.plan.older):
+                        self.problem(f"a packet of type {type} for a node that does not know it")
                 if type == bus.GOTJOB:
                     promised += bus.job_ids(packet)
-                elif type == bus.YOURJOBS:
+                elif is_gift(packet):
                     # At-most-once jobs are then nowhere else.
-                    given = [data[4:44] for data in bus.read_jobs(packet).jobs]
+                    given = given_ids(packet)
                     self.promises.given.update(dict.fromkeys(given, self.world.loop.now))
                     if end.wire is not None:
                         to = end.wire.ends[1 - end.side].host.index

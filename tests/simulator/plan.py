@@ -61,6 +61,7 @@ class Plan:
         polls: clients ask for jobs without waiting, too.
         hints: producers and consumers ask which node is best for a queue, and go there.
         gentle: extended mode without faults: only clients are careless.
+        older: nodes that know neither SETTLED nor GIVEN.
         minority: nodes that are cut off in liveness mode. minority_dies: they are dead, not cut
             off.
     """
@@ -99,6 +100,7 @@ class Plan:
     polls: bool
     hints: bool
     gentle: bool
+    older: list[int]
     minority: list[int]
     minority_dies: bool
 
@@ -197,6 +199,7 @@ def make_plan(seed: int, mode: str, membership: str = "any") -> Plan:
         polls=not timely or seed % 2 == 0,
         hints=seed // 3 % 2 == 1,
         gentle=gentle,
+        older=[index for index in range(nodes) if index % 2 == seed // 5 % 2 and seed % 5 == 2],
         minority=sorted(minority),
         minority_dies=rng.random() < 0.5,
     )

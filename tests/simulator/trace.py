@@ -5,7 +5,10 @@ from collections.abc import Callable
 from hashlib import sha256
 
 from disque_trio.protocol import bus
+from disque_trio.protocol.given import read_row
 from disque_trio.protocol.serialjob import decode_job, split_nodes
+from disque_trio.protocol.settled import read_settled
+from tests.support.gifts import given_ids
 
 _ID = re.compile(rb"D-[0-9a-f]{8}-[A-Za-z0-9+/]{24}-[0-9a-f]{4}")
 
@@ -49,6 +52,12 @@ def packet_text(packet: bytes) -> str:
             f"{job.id.decode()}[{','.join(node[:4].decode() for node in split_nodes(job.nodes))}]"
             for job in jobs
         )
+    elif type == bus.GIVEN:
+        what = b" ".join(given_ids(packet)).decode() + f" heard {read_row(packet)}"
+    elif type == bus.SETTLED:
+        told = read_settled(packet)
+        wants = " ".join(f"{want.queue.decode()} {want.aux}" for want in told.wants)
+        what = f"{told.number} heard {told.heard} {b' '.join(told.ids).decode()} {wants}"
     elif type in (bus.NEEDJOBS, bus.PAUSE):
         about_queue = bus.read_about_queue(packet)
         what = f"{about_queue.queue.decode()} {about_queue.aux}"

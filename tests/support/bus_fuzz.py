@@ -20,6 +20,7 @@ from disque_trio.protocol.bus import (
     DELJOB,
     ENDJOB,
     ENQUEUE,
+    GIVEN,
     GOTACK,
     HEADER_SIZE,
     PAUSES,
@@ -28,6 +29,8 @@ from disque_trio.protocol.bus import (
     REPLJOB,
     SCHEDULES,
     SETACK,
+    SETTLED,
+    UPDATEJOB,
     WILLQUEUE,
     YOURJOBS,
     packet_type,
@@ -45,14 +48,13 @@ from disque_trio.respserver.slices import do_slice
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
 
-TYPES = range(REPLJOB, PAUSES + 1)  # those that the core of a node handles
+TYPES = range(REPLJOB, SETTLED + 1)  # those that the core of a node handles
 QUEUES = ("q", "mail.new", "mail.old", "lost")
 EXTREMES = [0, 1, 3, 2**15, 2**16 - 1, 2**31, 2**32 - 1, 2**48, 2**62, 2**63, 2**64 - 1]
-_SHARED_FROM = 16  # types from here to the last one consist of fields, except UPDATEJOB
-_NOT_FIELDS = 18
+_WITH_FIELDS = {type for type in range(ENDJOB, PAUSES + 1) if type != UPDATEJOB}
 # What is written to files comes often, and what ends jobs comes seldom: some have to be left.
-_OFTEN = (POLICIES, SCHEDULES, BINDINGS, PAUSES, QUESTION, REPLJOB, YOURJOBS)
-_SELDOM = (SETACK, GOTACK, DELJOB, ENDJOB)
+_OFTEN = (POLICIES, SCHEDULES, BINDINGS, PAUSES, QUESTION, REPLJOB, YOURJOBS, GIVEN)
+_SELDOM = (SETACK, GOTACK, DELJOB, ENDJOB, SETTLED)
 _WEIGHTS = [30 if type in _OFTEN else 1 if type in _SELDOM else 10 for type in TYPES]
 _MOST_OF_A_KIND = 60
 Kind: TypeAlias = tuple[int, ...]
@@ -232,8 +234,11 @@ class Corpus:
         self._record(True)
 
     def _record(self, as_c: bool) -> None:
-        """``as_c``: each takes the other one for a C node, which is told otherwise of jobs."""
+        """``as_c``: each takes the other one for an older node, and later for a C node, which are
+        told otherwise of jobs."""
         mesh = Mesh(2)
+        if as_c:
+            mesh.older.add(0)
         self.ids = mesh.ids
         mesh.lose = self._note
         work(mesh)
@@ -248,6 +253,11 @@ class Corpus:
                 mesh.settle()
                 mesh[1 - index]("ACKJOB", id)
                 mesh.advance(3)
+        for number in range(4):  # jobs that move, as nothing is special about them
+            ask(mesh, 0, "ADDJOB", "moves", "body", 0, "REPLICATE", 1, "RETRY", 9)
+            reply = ask(mesh, 1, "GETJOB", "TIMEOUT", 500, "FROM", "moves")
+            mesh.advance(number * 0.1)
+            ask(mesh, 1, "ACKJOB", *[line for line in reply.split() if line.startswith(b"D-")])
         for type in (ENQUEUE, WILLQUEUE, DELJOB):  # only nodes in a hurry send them
             at, packet = next(_ids_in(self.of(REPLJOB)))
             id = packet[at : at + ID_LENGTH]
@@ -268,7 +278,7 @@ class Corpus:
 def kind_of(packet: bytes) -> Kind:
     """What tells packets of one type apart: the kind of a question, and the types of the fields."""
     type = packet_type(packet)
-    if type < _SHARED_FROM or type == _NOT_FIELDS:
+    if type not in _WITH_FIELDS:
         return ()
     fields = unpack_fields(packet[HEADER_SIZE:])
     if type in (QUESTION, ANSWER):
@@ -315,7 +325,7 @@ class Fuzzer:
             packet = packet.replace(old, new)
         if type == ANSWER and self._open and rng.random() < 0.8:
             packet = self._answer(packet)
-        if _SHARED_FROM <= type != _NOT_FIELDS and rng.random() < 0.7:
+        if type in _WITH_FIELDS and rng.random() < 0.7:
             body = self._fields(unpack_fields(bytes(packet[HEADER_SIZE:])))
             packet[HEADER_SIZE:] = pack_fields(body)
         self._aim(packet)

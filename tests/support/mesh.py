@@ -67,6 +67,10 @@ class MeshPeers(Peers):
             other != self.index and id not in self.as_c and c_nodes.isdisjoint((self.index, other))
         )
 
+    def settles(self, id: bytes) -> bool:
+        other = self.mesh.ids.index(id) if id in self.mesh.ids else -1
+        return self.understands(id) and self.mesh.older.isdisjoint((self.index, other))
+
     def judge_extensions(self) -> None:
         """Compute whether jobs may have trailers, after a change of ``c_nodes``."""
         self.extended = not self.mesh.c_nodes
@@ -111,6 +115,7 @@ class Mesh:
         nodes: a Bench each. log: packets sent so far: from, type, to.
         moving: packets in transit.
         c_nodes: nodes that, like C nodes, neither write nor read the mark of a set of holders.
+        older: nodes of a release that has neither SETTLED nor GIVEN.
     """
 
     make: Callable[..., Bench] = Bench
@@ -125,6 +130,7 @@ class Mesh:
         self.peers: list[MeshPeers] = []
         self.lose: Callable[[int, int, bytes], bool] = lambda source, target, packet: False
         self.c_nodes: set[int] = set()
+        self.older: set[int] = set()
         for index in range(size):
             peers = MeshPeers(self, index)
             bench = self.make(seed * 100 + index, peers=peers, maxmemory=maxmemory, jitter=jitter)

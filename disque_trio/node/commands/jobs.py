@@ -446,7 +446,7 @@ def _dequeue(node: Node, ids: list[bytes]) -> int:
         if job.state == QUEUED:
             node.store.dequeue(job)
             if job.delivered is not None:
-                node.replicas.places.leaves(job.id, node.now)
+                node.replicas.places.leaves(job, node.now)
             node.progress.note(job)
             if node.notes.noting:
                 node.notes.note(schema.DEQUEUED, job, schema.BY_COMMAND)

@@ -16,7 +16,9 @@ from disque_trio.node.core.shared.sharing import SharedMaps
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, JobsMessage, PacketError, QueueMessage
 from disque_trio.protocol.fields import Field
+from disque_trio.protocol.given import read_row
 from disque_trio.protocol.serialjob import ID_LENGTH
+from disque_trio.protocol.settled import read_settled
 
 # These come for each job. Compiled, a constant of another module costs a look-up.
 _GOTJOB: Final = 5
@@ -47,7 +49,9 @@ class Dispatcher:
         self._pages = core.paging.pages
         self._jobs = core.store.jobs
         self._exports = exports
+        self._federation = federation
         self._notices = core.notices
+        self._settlements = core.settlements
         self._notes = core.store.notes
         self._replicas = core.store.replicas
         self._replication = replication
@@ -94,14 +98,29 @@ class Dispatcher:
             self._about_queue[type](sender, bus.read_about_queue(packet))
         elif type in self._with_fields:
             self._with_fields[type](sender, bus.read_fields(packet))
+        elif type == bus.GIVEN:
+            self._notices.reads_many(sender)
+            self._settlements.confirmed(sender, read_row(packet))
+            on_disk = self._federation.on_given(sender, packet)
+            if on_disk:
+                self._hand_jobs_over(bus.YOURJOBS, sender, JobsMessage(on_disk, 0))
+        elif type == bus.SETTLED:
+            self._notices.reads_many(sender)
+            settled = read_settled(packet)
+            self._settlements.confirmed(sender, settled.heard)
+            self._ack_gc.on_settled(sender, settled)
+            for want in settled.wants:
+                self._exports.on_needjobs(sender, want)
 
     def keep_request(self, sender: bytes, packet: bytes) -> None:
         """Note what ``sender`` wants if ``packet`` asks for jobs, which are being loaded."""
-        if bus.packet_type(packet) == bus.NEEDJOBS:
-            try:
+        type = bus.packet_type(packet)
+        with suppress(PacketError):  # it would not be heard anyway
+            if type == bus.NEEDJOBS:
                 self._exports.remember(sender, bus.read_about_queue(packet))
-            except bus.PacketError:
-                pass  # it would not be heard anyway
+            elif type == bus.SETTLED:
+                for want in read_settled(packet).wants:
+                    self._exports.remember(sender, want)
 
     def _hand_over(self, type: int, sender: bytes, message: JobMessage) -> None:
         """Handle ``message``, in which ``sender`` tells about one job: once it is in memory, if it

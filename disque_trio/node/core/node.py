@@ -126,6 +126,7 @@ class Node(Machine):
         packets = self.packets = packets or PacketWriter(id, 0)
         services = Services(self, peers, packets, rng)
         self._notices = services.notices
+        self._settlements = services.settlements
         self.rpc = services.rpc
         policies = self.policies = Policies()
         store = self.store = JobStore(services, id, policies, entropy)
@@ -412,6 +413,7 @@ class Node(Machine):
         super().roll_back(refusal)
         self.updates.refuse(refusal)
         self.consumers.roll_back()
+        self.ack_gc.roll_back()
         self._notices.drop()
 
     def commit(self) -> None:
@@ -427,7 +429,15 @@ class Node(Machine):
         if self.consumers.pushed:
             self.consumers.send()
         notices = self._notices
-        if notices.waiting or notices.copies or notices.fields or notices.announced:
+        settlements = self._settlements
+        if (
+            notices.waiting
+            or notices.copies
+            or notices.fields
+            or notices.announced
+            or settlements.ends
+            or settlements.wants
+        ):
             notices.send()
         if self.progress.taken:
             self.progress.write_taken()

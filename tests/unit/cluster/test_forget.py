@@ -11,9 +11,9 @@ from disque_trio.protocol.bus import (
     MEET,
     NODE_FAIL,
     NODE_NOADDR,
-    PAUSES,
     PING,
     PONG,
+    SETTLED,
     Gossip,
     PacketWriter,
 )
@@ -290,7 +290,7 @@ def test_packets_of_wrong_lengths_types_and_versions_are_ignored() -> None:
     first.receive(link, packets.packet(PING, b"", 0, 1), wires.now)
     first.receive(link, packets.packet(3, b"x" * 41), wires.now)
     assert first.member.malformed == 3
-    first.receive(link, packets.packet(PAUSES + 1, b"x" * 44), wires.now)
+    first.receive(link, packets.packet(SETTLED + 1, b"x" * 44), wires.now)
     first.receive(link, packets.packet(65_535, b""), wires.now)
     first.receive(link, good[:8] + b"\0\2" + good[10:], wires.now)
     assert first.jobs == []

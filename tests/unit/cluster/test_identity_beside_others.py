@@ -4,7 +4,7 @@ release, and C nodes."""
 import pytest
 
 from disque_trio.cluster.keyring import BY_MEMBER
-from disque_trio.protocol.bus import PAUSE, PAUSES, REPLJOB
+from disque_trio.protocol.bus import PAUSE, PAUSES, REPLJOB, SETTLED
 from tests.support.cluster_bench import Machine, Wires
 
 LAST_KNOWN = {"an older release": PAUSES, "C": PAUSE}  # the last type of packet that each knows
@@ -62,7 +62,7 @@ def test_they_are_sent_nothing_that_they_do_not_know(other: str) -> None:
 def test_what_they_send_that_nobody_knows_is_ignored(other: str) -> None:
     wires, (first, middle, last) = cluster(other)
     wires.wait(wires.meshed, 60)
-    for type in (PAUSES + 1, 39, 40, 41, 65535):
+    for type in (SETTLED + 1, 39, 40, 41, 65535):
         for target in (first, last):
             middle.member.send(target.id, middle.member.packets.packet(type, b"x" * 72))
     wires.run(5)

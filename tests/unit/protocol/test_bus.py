@@ -22,7 +22,9 @@ from disque_trio.protocol.bus import (
     packet_sender,
     packet_type,
 )
+from disque_trio.protocol.given import read_row
 from disque_trio.protocol.packet_parser import PacketParser
+from disque_trio.protocol.settled import read_settled
 
 ME = b"a" * 40
 OTHER = b"b" * 40
@@ -48,7 +50,7 @@ def header(
         + struct.pack(">H", count)  # at 14: gossip entries
         + ME  # at 16
         + ip.ljust(46, b"\0")  # at 56
-        + b"\0\3"  # the extensions it supports
+        + b"\0\7"  # the extensions it supports
         + bytes(32)
         + struct.pack(">H", port)  # at 136
         + struct.pack(">H", flags)  # at 138
@@ -240,6 +242,7 @@ def test_a_fail_has_one_length(writer: PacketWriter, size: int) -> None:
 _READERS: list[Callable[[bytes], object]] = [
     bus.read_about_job, bus.read_about_queue, bus.read_jobs, bus.read_gossip, bus.read_fail,
     bus.packet_type, bus.packet_sender, bus.packet_flags, bus.sender_address, bus.sender_flags,
+    read_settled, read_row,
 ]  # fmt: skip
 
 

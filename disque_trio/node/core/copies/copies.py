@@ -116,7 +116,7 @@ class Copies:
         if nodes:
             self._notices.copy(self._codec.encode(job), tuple(nodes), 0)
             if job.state != QUEUED:
-                replicas.places.leaves(job.id, self._machine.now)  # it has left already
+                replicas.places.leaves(job, self._machine.now)  # it has left already
         short.due = self._machine.now + short.gap
         short.gap = min(2 * short.gap, MAX_GAP)
         heappush(self._dues, (short.due, job.id))

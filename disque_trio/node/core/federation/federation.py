@@ -10,10 +10,11 @@ from heapq import heappop, heappush
 from typing import Final
 
 from disque_trio.eventlog import schema
-from disque_trio.node.core.federation.exports import ASKED_ALL, Exports
+from disque_trio.node.core.federation.exports import ASKED_ALL, MAX_NAME, Exports
 from disque_trio.node.core.jobs.job import ACKED, ACTIVE, FLAG_DELIVERED, Job
 from disque_trio.node.core.queues.bus_codec import TakeChange
 from disque_trio.node.core.queues.core import Core
+from disque_trio.node.core.queues.given_codec import GivenReader
 from disque_trio.node.core.queues.need_jobs import COUNT_MAX, FIRST_MIN, POLL_MIN, Imports
 from disque_trio.node.core.queues.pauses import HELD_BACK
 from disque_trio.node.core.queues.queue import PAUSED_OUT, Queue
@@ -21,6 +22,7 @@ from disque_trio.node.core.queues.store import WARNING_TIME
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobsMessage, PacketError, QueueMessage
 from disque_trio.protocol.keyrecord import CONFIRMED
+from disque_trio.protocol.trailer import Trailer
 
 MAX_POLLED: Final = 1_000  # queues that do not exist, and whose requests are paced
 MAX_POLLED_SIZE: Final = 1_000_000  # bytes of their names
@@ -55,8 +57,10 @@ class Federation:
         self._codec = core.bus_codec
         self.exports = exports
         self._tombstones = core.tombstones
+        self._paging = core.paging
         self._take_change = take_change
         self._notices = core.notices
+        self._settlements = core.settlements
         self._peers = core.peers
         self._question_number = 0
         self.linked: dict[bytes, bool] = {}
@@ -163,9 +167,18 @@ class Federation:
 
     def _ask_sources(self, queue: Queue, imports: Imports, at_once: bool) -> None:
         """Ask the nodes that lately gave jobs of ``queue`` for more, if it is time to."""
-        count = imports.ask_sources(self._machine.now, at_once)
-        if count:
-            for id in imports.sources:
+        settles = self._peers.settles
+        free = not self.exports.has_limit(queue)
+        credit = free and all(map(settles, imports.sources))
+        count = imports.ask_sources(self._machine.now, at_once, credit)
+        if not count:
+            return
+        for id in imports.sources:
+            if free and settles(id) and len(queue.name) <= MAX_NAME:
+                imports.told_waits = len(queue.waiters) > 0
+                flags = bus.CREDIT | (bus.CLIENT_WAITS if imports.told_waits else 0)
+                self._settlements.want(id, QueueMessage(queue.name, count, flags))
+            else:
                 most = count if self._notices.is_read_by(id) else COUNT_MAX
                 self._tell(queue, imports, [id], min(count, most))
 
@@ -234,8 +247,30 @@ class Federation:
                 self._received(sender, name, count)
                 name = job.queue
                 count = 0
-            count += int(self._take_in(sender, job))
+            count += int(self._take_in(sender, job, self._codec.trailer))
         self._received(sender, name, count)
+
+    def on_given(self, sender: bytes, packet: bytes) -> list[bytes]:
+        """Handle GIVEN: the same as YOURJOBS. Returns jobs that lie on disk here, serialised, which
+        have yet to be handled."""
+        name = b""
+        count = 0
+        on_disk: list[bytes] = []
+        pages = self._paging.pages
+        reader = GivenReader(packet, self._store, self._codec)
+        try:
+            while (job := reader.next()) is not None:
+                if pages.jobs and self._paging.knows(job.id):
+                    on_disk.append(reader.data or self._codec.encode(job))
+                    continue
+                if job.queue is not name and job.queue != name:
+                    self._received(sender, name, count)
+                    name = job.queue
+                    count = 0
+                count += int(self._take_in(sender, job, reader.trailer))
+        finally:
+            self._received(sender, name, count)
+        return on_disk
 
     def _received(self, sender: bytes, name: bytes, count: int) -> None:
         """Note that ``sender`` gave ``count`` jobs of the queue ``name``."""
@@ -258,9 +293,9 @@ class Federation:
             queue.imports.told_waits = False
             self.need_jobs(queue, True)
 
-    def _take_in(self, sender: bytes, new: Job) -> bool:
-        """Queue the job ``new``, which ``sender`` gave, unless it is known or has ended. Returns
-        whether it was queued."""
+    def _take_in(self, sender: bytes, new: Job, trailer: Trailer | None) -> bool:
+        """Queue the job ``new`` with this ``trailer``, which ``sender`` gave, unless it is known or
+        has ended. Returns whether it was queued."""
         store = self._store
         replicas = self._replicas
         job = store.jobs.get(new.id)
@@ -272,8 +307,8 @@ class Federation:
         if job is None:
             job = new
             store.register(job)
-            if self._codec.trailer is not None:
-                store.trailers.put(job, self._codec.trailer)
+            if trailer is not None:
+                store.trailers.put(job, trailer)
                 store.uniques.hold(job, CONFIRMED)
             if self._machine.journaling:
                 self._aof_codec.note(job)
@@ -284,7 +319,6 @@ class Federation:
             if int(new.nacks) > int(job.nacks):
                 job.nacks = new.nacks
                 came_back = True
-            trailer = self._codec.trailer
             if trailer is not None:
                 self._take_change(job, new, trailer)
                 if trailer.attempts:
@@ -294,7 +328,7 @@ class Federation:
             if not came_back and job.place is None and store.in_hand_for(job) > 0:
                 # The sender queued it because it could not hear that a client here has it.
                 replicas.add(job, sender)
-                replicas.places.leaves(job.id, self._machine.now)
+                replicas.places.leaves(job, self._machine.now)
                 return False
         if job.retry:
             replicas.add(job, sender)

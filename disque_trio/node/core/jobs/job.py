@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from disque_trio.native import mypyc_attr
-from disque_trio.node.core.jobs.places import Place
 from disque_trio.protocol.serialjob import SerialJob
 
 if TYPE_CHECKING:
@@ -79,6 +78,22 @@ class Taking:
     def __init__(self, client: int, last_seen: int) -> None:
         self.client: i64 = client
         self.last_seen: i64 = last_seen
+
+
+@mypyc_attr(acyclic=True)
+class Place:
+    """Where jobs are; never changed, as jobs share it.
+
+    Attributes:
+        node: id of a node.
+        in_hand: a client of that node has them; otherwise they are in its queues.
+    """
+
+    __slots__ = ("in_hand", "node")
+
+    def __init__(self, node: bytes, in_hand: bool) -> None:
+        self.node = node
+        self.in_hand = in_hand
 
 
 @mypyc_attr(acyclic=True)

@@ -8,29 +8,29 @@ most do. So if it dies, the others know what it had in its queues (see ``dead_no
 
 from typing import TYPE_CHECKING, Final
 
-from disque_trio.native import mypyc_attr
+from disque_trio.node.core.jobs.job import Job, Place
 
 if TYPE_CHECKING:
     from mypy_extensions import i64
 
 # ms; a holder is told of a delivery after one to two such times.
 TELL_AFTER: Final = 100
+SMALL: Final = 512  # bytes; larger bodies are not kept in memory until then if their jobs end
 
 
-@mypyc_attr(acyclic=True)
-class Place:
-    """Where jobs are; never changed, as jobs share it.
+class Left:
+    """Jobs that have left the queues of a node, and may have ended since: to find a job by its id
+    costs more than all else that is done about it here.
 
     Attributes:
-        node: id of a node.
-        in_hand: a client of that node has them; otherwise they are in its queues.
+        jobs: those with small bodies. ids: of the others.
     """
 
-    __slots__ = ("in_hand", "node")
+    __slots__ = ("ids", "jobs")
 
-    def __init__(self, node: bytes, in_hand: bool) -> None:
-        self.node = node
-        self.in_hand = in_hand
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+        self.ids: list[bytes] = []
 
 
 class Places:
@@ -45,8 +45,8 @@ class Places:
         self._tell_after: i64 = TELL_AFTER
         self._queued: dict[bytes, Place] = {}
         self._in_hand: dict[bytes, Place] = {}
-        self._left: list[bytes] = []
-        self._left_before: list[bytes] = []
+        self._left = Left()
+        self._left_before = Left()
 
     def queued(self, node: bytes) -> Place:
         """In a queue of ``node``."""
@@ -62,10 +62,12 @@ class Places:
             place = self._in_hand[node] = Place(node, True)
         return place
 
-    def leaves(self, id: bytes, now: int) -> None:
-        """Note that the job ``id``, which other nodes hold too, leaves the queue here at ``now``
-        (ms)."""
-        self._left.append(id)
+    def leaves(self, job: Job, now: int) -> None:
+        """Note that ``job``, which other nodes hold too, leaves the queue here at ``now`` (ms)."""
+        if len(job.body or b"") <= SMALL:
+            self._left.jobs.append(job)
+        else:
+            self._left.ids.append(job.id)
         if not self.due:
             self.due = now + self._tell_after
 
@@ -75,19 +77,20 @@ class Places:
         if self.due:
             self.due = now
 
-    def take(self, now: int) -> list[bytes]:
-        """The ids of the jobs that have left long enough ago, at ``now``; they are forgotten."""
+    def take(self, now: int) -> Left:
+        """The jobs that have left long enough ago, at ``now``; they are forgotten."""
         found = self._left_before
-        self._left_before = self._left
-        self._left = []
+        before = self._left_before = self._left
+        self._left = Left()
         if not self._tell_after:
-            found += self._left_before
-            self._left_before = []
-        self.due = now + TELL_AFTER if self._left_before else 0
+            found.jobs += before.jobs
+            found.ids += before.ids
+            before = self._left_before = Left()
+        self.due = now + TELL_AFTER if before.jobs or before.ids else 0
         return found
 
     def flush(self) -> None:
         """Forget what has left: all jobs have been forgotten."""
-        self._left = []
-        self._left_before = []
+        self._left = Left()
+        self._left_before = Left()
         self.due = 0

@@ -17,10 +17,15 @@ confirm to them before it has collected the job itself.
 A job may end in another way: cancelled, as a dead letter, or with a result. Nodes with extensions
 then get ENDJOB instead of SETACK; the rest is the same.
 
+If that other node knows SETTLED, the sender forgets the job at once, and keeps no more than its id
+until the receiver has confirmed the packet (see ``settlements``). If it does not do that within a
+second, or the connection breaks, the job is acknowledged as above after all.
+
 An acknowledgement of a job that this node does not hold is kept as a dummy: a job without a body
 and without holders. All nodes are told until one says that it knows the job, and so takes over.
 """
 
+from collections import deque
 from functools import partial
 from typing import Final
 
@@ -43,6 +48,7 @@ from disque_trio.protocol import bus
 from disque_trio.protocol.bus import JobMessage, PacketError
 from disque_trio.protocol.endjob import EndJob, unpack_endjob
 from disque_trio.protocol.fields import Field, FieldsError
+from disque_trio.protocol.settled import Settled
 from disque_trio.protocol.trailer import ACKED as ENDED_ACKED
 from disque_trio.protocol.trailer import CANCELLED, Ending
 
@@ -74,10 +80,16 @@ class AckGc:
         self._packets = core.packets
         self._tombstones = core.tombstones
         self._notices = core.notices
+        self._settlements = core.settlements
         self._peers = core.peers
         self._random = core.rng.random
         self._spread_at = 0
         self._spread = 0
+        self._partner = b""  # who holds the jobs of ``_pair`` besides this node, at ``_paired_at``
+        self._pair: tuple[bytes, ...] = ()
+        self._paired_at = 0
+        # Jobs that were forgotten here, and of which another node has not confirmed the end.
+        self._unconfirmed: deque[tuple[bytes, list[bytes]]] = deque()
         self._back: dict[bytes, None] = {}  # nodes to tell again
         self._to_look_at: list[bytes] = []  # ids of the jobs that they may not know of
 
@@ -100,11 +112,42 @@ class AckGc:
                 outcomes.at = (outcomes.at + 1) & RING_MASK
             store.delete(job)  # the only copy
             return True
+        if news and state in (ACTIVE, QUEUED) and self._is_settled(job):
+            return True
         if news:
             store.count_acked(job)
             store.mark_acked(job)
         self.collect(job)
         return news
+
+    def _is_settled(self, job: Job) -> bool:
+        """Forget the acknowledged ``job`` if one other node holds it, and can be told at the end of
+        the turn. Returns whether that is so."""
+        holders = job.delivered
+        if job.flags & (FLAG_TRAILER | FLAG_END_UNKNOWN) or not self._machine.may_confirm:
+            return False
+        if holders is not self._pair or self._machine.now != self._paired_at:
+            self._pair = holders or ()
+            self._paired_at = self._machine.now
+            self._partner = self._partner_of(holders)
+        if not self._partner:
+            return False
+        store = self._store
+        store.count_acked(job)
+        store.outcomes.acked(job)
+        self._tombstones.ended.add(job.id)
+        self._settlements.acked(self._partner, job.id)
+        store.delete(job)
+        return True
+
+    def _partner_of(self, holders: tuple[bytes, ...] | None) -> bytes:
+        """The only other one of ``holders``, if it can be told now, once for all; otherwise empty.
+        The event log says when each job is forgotten."""
+        own = self._replicas.own
+        if holders is None or len(holders) != 2 or own not in holders or self._notes.eventing:
+            return b""
+        other = holders[1] if holders[0] == own else holders[0]
+        return other if self._peers.settles(other) and self._peers.linked(other) else b""
 
     def end(self, job: Job, ending: Ending, reason: schema.Reason) -> bool:
         """End ``job`` as ``ending`` says; ``reason`` is for the event log. Return False if it had
@@ -145,21 +188,27 @@ class AckGc:
             or not (minutes & 1 or ending)
         ):
             return
+        job = self._dummy(id, minutes, ())
+        if ending is not None:
+            self._trailers.set_ending(job, ending)
+            self._note_ending(job)
+        if self._notes.noting:
+            self._notes.note(event_of(ending), job, schema.BY_CLIENT)
+        self.collect(job)
+
+    def _dummy(self, id: bytes, minutes: int, holders: tuple[bytes, ...]) -> Job:
+        """Hold in memory that the job ``id``, which lives for that many ``minutes``, was
+        acknowledged."""
         store = self._store
         now = self._machine.now
         # The id has whole minutes, rounded down.
         etime = now // 1000 + (minutes + 1) * 60
         job = Job(id, b"", None, 0, now * 1_000_000, etime, 0, 0, store.dump_number)
         job.state = ACKED
-        job.delivered = ()
+        job.delivered = holders
         store.register(job)
-        if ending is not None:
-            self._trailers.set_ending(job, ending)
-            self._note_ending(job)
-        if self._notes.noting:
-            self._notes.note(event_of(ending), job, schema.BY_CLIENT)
         store.evictable[id] = job
-        self.collect(job)
+        return job
 
     # ---- collecting -------------------------------------------------------------------------
 
@@ -197,16 +246,32 @@ class AckGc:
         self._back.update(dict.fromkeys(nodes))
         self._to_look_at = list(self._store.evictable)  # all that have ended are among them
         for id in nodes:
+            self._unconfirmed.append((id, self._settlements.untold(id)))
             if self._peers.understands(id):
                 self._notices.reads_many(id)
 
     @property
     def due(self) -> int:
         """Return when to look at more jobs, in ms; 0: there are none."""
-        return self._machine.now + 1 if self._to_look_at else 0
+        if self._to_look_at or self._unconfirmed:
+            return self._machine.now + 1
+        return self._settlements.due
 
     def go_on(self) -> None:
-        """Look at some of the jobs that nodes which are back may not know of."""
+        """Look at some of the jobs that nodes which are back may not know of, or of which they have
+        not confirmed the end."""
+        now = self._machine.now
+        if self._settlements.due and self._settlements.due <= now:
+            self._unconfirmed.extend(self._settlements.overdue(now).items())
+        left = LOOKED_AT
+        while self._unconfirmed and left > 0:
+            node, unconfirmed = self._unconfirmed[0]
+            left -= len(unconfirmed[-left:])
+            for id in unconfirmed[-LOOKED_AT:]:
+                self._acknowledge_again(node, id)
+            del unconfirmed[-LOOKED_AT:]
+            if not unconfirmed:
+                self._unconfirmed.popleft()
         ids = self._to_look_at[-LOOKED_AT:]
         del self._to_look_at[-LOOKED_AT:]
         for id in ids:
@@ -217,12 +282,34 @@ class AckGc:
                     self._tell(job, missing)
                     job.gc_retry = 0  # if that gets lost, it is told again as if it were new
                     self._collect_later(job)
-        if not self._to_look_at:
+        if not (self._to_look_at or self._unconfirmed):
             self._back.clear()
+
+    def _acknowledge_again(self, node: bytes, id: bytes) -> None:
+        """Tell ``node``, which also holds it, in another way that the job ``id`` was acknowledged,
+        and keep it until that is confirmed."""
+        job = self._store.jobs.get(id)
+        if job is None:
+            holders = self._replicas.sets.of((self._replicas.own, node))
+            job = self._dummy(id, max(id_minutes(id), 0), holders)
+        elif job.state != ACKED:
+            self._replicas.add(job, node)
+            self._ended_elsewhere(job)
+        job.gc_retry = 0 if node in self._back else 1
+        self.collect(job)
+
+    def roll_back(self) -> None:
+        """Keep what was acknowledged in this turn: that is not in the file."""
+        for node, ids in self._settlements.drop().items():
+            self._back[node] = None
+            for id in ids:
+                self._acknowledge_again(node, id)
 
     def flush(self) -> None:
         """Start over: all jobs have been forgotten."""
         self._to_look_at.clear()
+        self._unconfirmed.clear()
+        self._settlements.flush()
 
     def _endjob(self, job: Job, holders: int, mark: int) -> bytes | None:
         """The packet that says how ``job`` ended; None: it was acknowledged, which SETACK says."""
@@ -315,6 +402,43 @@ class AckGc:
         self.on_setack(sender, JobMessage(message.id, message.holders, 0, message.mark))
         if live is not None and live.state == ACKED and ending.kind == CANCELLED:
             self._note_ending(live)  # the sender may rely on this node from now on
+
+    def on_settled(self, sender: bytes, message: Settled) -> None:
+        """Handle that ``sender``, the only other holder that it knows of, has forgotten jobs that
+        were acknowledged there. Those that lie on disk are left to SETACK."""
+        if not self._machine.may_confirm:
+            return
+        store = self._store
+        outcomes = store.outcomes
+        ended = self._tombstones.ended
+        sets = self._replicas.sets
+        own = self._replicas.own
+        pair = sets.of((own, sender))
+        same = sets.of((sender, own))
+        mark = sets.mark(pair)
+        whole = message.number > 0
+        for id in message.ids:
+            job = store.jobs.get(id)
+            if job is None:
+                if self._paging.pages.jobs and self._paging.knows(id):
+                    whole = False
+                else:
+                    ended.add(id)  # a copy of it may be on its way here
+                continue
+            if (job.delivered is not pair and job.delivered is not same) or job.state == WAIT_REPL:
+                self.on_setack(sender, JobMessage(id, 2, 0, mark))
+                continue
+            if job.state != ACKED:
+                if self._notes.noting:
+                    self._notes.note(schema.ACKED, job, schema.BY_PEER)
+                if job.flags & FLAGS_OF_ENDS:
+                    outcomes.acked(job)
+                else:
+                    outcomes.ring[outcomes.at] = id
+                    outcomes.at = (outcomes.at + 1) & RING_MASK
+            self._end(job)
+        if whole:
+            self._settlements.heard(sender, message.number)
 
     def on_setack(self, sender: bytes, message: JobMessage) -> None:
         """Handle SETACK: another node knows that the job was processed."""

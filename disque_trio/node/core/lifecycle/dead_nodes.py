@@ -77,9 +77,13 @@ class DeadNodes:
         ended."""
         jobs = self._store.jobs
         told: dict[bytes, tuple[list[bytes], list[bytes]]] = {}
-        for id in self._places.take(now):
-            job = jobs.get(id)
-            if job is not None:
+        left = self._places.take(now)
+        for id in left.ids:
+            found = jobs.get(id)
+            if found is not None:
+                left.jobs.append(found)
+        for job in left.jobs:
+            if job.state == ACTIVE:
                 for node in job.delivered or ():
                     self._note(told, node, job)
         self._send(told)

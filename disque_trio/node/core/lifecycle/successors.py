@@ -233,7 +233,7 @@ class Successors:
             else:
                 self._notices.copy(self._codec.encode(new), (sender,), bus.NOREPLY)
                 if new.state != QUEUED:
-                    self._store.replicas.places.leaves(new.id, self._machine.now)
+                    self._store.replicas.places.leaves(new, self._machine.now)
         self._notices.fields.append((sender, told))  # behind the copy
 
     def announce(self, job: Job, ending: Ending) -> None:

@@ -26,13 +26,21 @@ MAX_HOLDERS: Final = 1_000  # of a job from another node
 # Takes what a known job has, in its second form, from another node, with a trailer if there is one.
 TakeChange: TypeAlias = Callable[[Job, Job, Trailer | None], bool]
 
-_IN_IDS: Final = bytes(byte for byte in range(0x21, 0x7F) if byte not in b'"\\')
+# Bytes that are in no id become 0: they would break replies, or lines of the event log.
+_IN_IDS: Final = bytes(
+    byte if 0x21 <= byte < 0x7F and byte not in b'"\\' else 0 for byte in range(256)
+)
 
 # Offsets in a serialised job (see ``serialjob``).
 _STATE_AT: Final = 44
 _CTIME_AT: Final = 52
 _DELAY_AT: Final = 60
 _QUEUE_AT: Final = 76
+
+
+def is_plain_id(id: bytes) -> bool:
+    """Whether ``id`` is that of a job, without bytes that other nodes must not send."""
+    return is_job_id(id) and id.translate(_IN_IDS) == id
 
 
 class BusCodec:
@@ -80,8 +88,8 @@ class BusCodec:
         id = found.id
         if found.ctime >> 63 or len(found.nodes) > MAX_HOLDERS * NODE_ID_LENGTH:
             return None
-        if id.translate(None, _IN_IDS):
-            return None  # it would break replies, or lines of the event log
+        if id.translate(_IN_IDS) != id:
+            return None
         flags = found.flags
         self.trailer = None
         if flags & FLAG_TRAILER:

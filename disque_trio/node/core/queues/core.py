@@ -18,7 +18,7 @@ class Core:
         paging: moves jobs to disk and back.
         aof_codec: jobs to and from files. bus_codec: jobs to and from other nodes.
         tombstones: jobs that have ended.
-        machine, peers, packets, rng, notices, rpc, timer: the ``services``.
+        machine, peers, packets, rng, notices, settlements, rpc, timer: the ``services``.
     """
 
     def __init__(self, services: Services, store: JobStore) -> None:
@@ -28,6 +28,7 @@ class Core:
         self.packets = services.packets
         self.rng = services.rng
         self.notices = services.notices
+        self.settlements = services.settlements
         self.rpc = services.rpc
         self.timer = services.timer
         self.store = store

@@ -5,7 +5,9 @@ job, to find out which have some; those that gave jobs lately are asked often, a
 kinds of requests slow down while nothing comes. If jobs stream in fast, their sources are asked
 before the last one is taken, so that consumers need not wait for the next: when the jobs that are
 left will be gone in 25 ms. They are asked for no more than are taken in a second, or in 50 ms if
-that is more than a hundred, so that few are left over if consumers go away.
+that is more than a hundred, so that few are left over if consumers go away. Sources that give as
+many as they were asked for, as these come, are only asked again once half of them are here (see
+``exports``).
 """
 
 from typing import Final
@@ -21,6 +23,7 @@ SOURCES_MIN, SOURCES_MAX = 25, 2_000  # ms between requests to sources
 COUNT_MIN = 5  # jobs to ask a source for
 COUNT_MAX: Final = 100  # jobs to ask a C node for, which would crash if asked for more
 AHEAD: Final = 25  # ms before the last job is taken
+FRESH: Final = 100  # ms for which a request may be answered with more than one job
 # ms for which a request of a client that does not wait is recent. For that time, imported jobs are
 # kept for it, and nodes with jobs take its own node to want some. With two limits, jobs would be
 # passed on in vain between nodes whose clients polled together.
@@ -45,7 +48,9 @@ class Imports:
         "_all_asked",
         "_all_tries",
         "_count",
+        "_credit",
         "_gap",
+        "_granted",
         "_last_count",
         "_last_start",
         "_left",
@@ -72,6 +77,8 @@ class Imports:
         self.told_waits = False
         self._unanswered = False  # sources were asked, and none has given anything since
         self._next_low = 0  # ``low`` once they have answered
+        self._granted = 0  # jobs for which all sources together were last asked
+        self._credit = 0  # how many of these have yet to come
         self._all_asked = 0
         self._all_tries = 0
         self._soon = 0  # the next gap, if all have yet to be asked for a client that began to wait
@@ -140,6 +147,7 @@ class Imports:
     def received(self, sender: bytes, now: int, taken: int, count: int = 1) -> None:
         """Note that ``count`` jobs came from ``sender``."""
         self._unanswered = False
+        self._credit -= count
         self.low = self._next_low
         self._left = self.left(now, taken) + count
         self._taken = taken
@@ -174,12 +182,21 @@ class Imports:
         """Whether to ask sources while some jobs are left."""
         return not self._unanswered and self.streams(now)
 
-    def ask_sources(self, now: int, at_once: bool) -> int:
+    def ask_sources(self, now: int, at_once: bool, credit: bool = False) -> int:
         """Return how many jobs to ask each source for now (it then counts as done); 0: do not ask.
 
         Ask a C node for at most COUNT_MAX. ``at_once``: the queue has just become empty, or low,
-        while jobs stream in.
+        while jobs stream in. ``credit``: all sources give what they were asked for as it comes.
         """
+        if (
+            credit
+            and at_once
+            and 2 * self._credit > self._granted
+            and now - self._sources_asked < FRESH // 2
+            and self.streams(now)
+        ):
+            self.low = 0
+            return 0
         for source in [s for s, time in self.sources.items() if now - time > WINDOW]:
             del self.sources[source]
         if not self.sources:
@@ -197,6 +214,7 @@ class Imports:
         count = min(max(share, COUNT_MIN), COUNT_MAX)
         count = min(max(share * 2 * AHEAD // 1000, count), MAX_YOURJOBS)
         self._next_low = min(rate * AHEAD // 1000, count // 2)
+        self._granted = self._credit = count * len(self.sources)
         self.low = 0
         return count
 

@@ -333,7 +333,7 @@ class JobStore:
                 taking = self._taking = Taking(client.id, machine.now)
             job.taking = taking
         if job.delivered is not None and job.retry:
-            self.replicas.places.leaves(job.id, machine.now)
+            self.replicas.places.leaves(job, machine.now)
         if self.policies.count:
             if job.retry and self.policies.of(job.queue).attempts:
                 self.trailers.count_attempt(job, self.replicas.own)

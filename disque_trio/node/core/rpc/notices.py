@@ -9,6 +9,7 @@ itself. C Disque would ignore a packet that names several jobs; it gets one for 
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
+from disque_trio.node.core.rpc.settlements import Settlements
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
 
@@ -23,6 +24,7 @@ class Notices:
     Args:
         peers: the rest of the cluster.
         packets: makes this node's packets.
+        settlements: sent after all of them.
 
     Attributes:
         waiting: ids of the jobs, by the node to tell, type, aux and mark.
@@ -31,13 +33,14 @@ class Notices:
         announced: ids of the jobs, by the node to tell, QUEUED or WILLQUEUE, aux and mark.
     """
 
-    def __init__(self, peers: Peers, packets: PacketWriter) -> None:
+    def __init__(self, peers: Peers, packets: PacketWriter, settlements: Settlements) -> None:
         self.waiting: dict[tuple[bytes, int, int, int], list[bytes]] = {}
         self.copies: dict[tuple[tuple[bytes, ...], int], list[bytes]] = {}
         self.fields: list[tuple[bytes, bytes]] = []
         self.announced: dict[tuple[bytes, int, int, int], list[bytes]] = {}
         self._peers = peers
         self._packets = packets
+        self._settlements = settlements
         self._readers: set[bytes] = set()
         self._reader = b""  # one of them
         # The last addition. The next is usually of the same kind.
@@ -134,6 +137,8 @@ class Notices:
             for at in range(0, len(ids), step):
                 packet = self._packets.about_jobs(type, ids[at : at + step], aux, mark)
                 self._peers.send(node, packet)
+        if self._settlements.ends or self._settlements.wants:
+            self._settlements.send()
 
     def _send_copies(self, jobs: list[bytes], nodes: tuple[bytes, ...], flags: int) -> None:
         """Send ``jobs`` to ``nodes``, each of which gets as few packets as it can read."""

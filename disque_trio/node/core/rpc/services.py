@@ -3,6 +3,7 @@
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.rpc.calls import Rpc
 from disque_trio.node.core.rpc.notices import Notices
+from disque_trio.node.core.rpc.settlements import Settlements
 from disque_trio.protocol.bus import PacketWriter
 from disque_trio.respserver.machine import Machine
 from disque_trio.rng import Rng
@@ -19,7 +20,7 @@ class Services:
         rng: spreads times on purpose.
 
     Attributes:
-        notices: for other nodes, at the end of the turn.
+        notices, settlements: for other nodes, at the end of the turn.
         rpc: calls to other nodes. timer: when these, and other rare work, have something to do.
     """
 
@@ -28,6 +29,7 @@ class Services:
         self.peers = peers
         self.packets = packets
         self.rng = rng
-        self.notices = Notices(peers, packets)
         self.rpc = Rpc(machine, peers, packets)
         self.timer = self.rpc.timer
+        self.settlements = Settlements(machine, peers, packets, self.timer)
+        self.notices = Notices(peers, packets, self.settlements)

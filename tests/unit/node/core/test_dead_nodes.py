@@ -2,6 +2,7 @@
 
 import pytest
 
+from disque_trio.node.core.jobs.places import SMALL
 from disque_trio.node.core.lifecycle.dead_nodes import A_TURN, ELSEWHERE, IN_HAND
 from disque_trio.node.core.rpc.calls import LEFT, untracked
 from disque_trio.node.core.rpc.notices import MOST
@@ -356,6 +357,23 @@ def test_one_node_alone_notes_nothing() -> None:
     mesh[0].add("q", "body", *RETRY)
     mesh[0].get()
     assert mesh[0].node.replicas.places.due == 0
+
+
+@pytest.mark.parametrize("size", [SMALL, SMALL + 1])
+@pytest.mark.parametrize("ends", [True, False])
+def test_it_does_not_matter_how_large_a_job_is(mesh: Mesh, size: int, ends: bool) -> None:
+    bench = mesh[0]
+    bench.send(bench.me, "ADDJOB", "q", b"x" * size, 0, *RETRY)
+    mesh.settle()
+    bench.replies(bench.me)
+    id = bench.get()
+    assert id is not None
+    if ends:
+        bench("ACKJOB", id)
+    mesh.settle()
+    mesh.told()
+    mesh.advance(TOLD)
+    assert len(mesh.told("question")) == (0 if ends else 2)
 
 
 def test_a_flush_forgets_what_was_to_be_told(mesh: Mesh) -> None:

@@ -54,7 +54,7 @@ def test_answers_come_after_what_the_same_turn_gives(mesh: Mesh) -> None:
     node.receive(mesh.ids[STOPS], stops, mesh[0].now)
     node.commit()
     assert [type for source, type, target in mesh.log if (source, target) == (0, STOPS)] == [
-        "yourjobs",
+        "given",
         "answer",
     ]
 

@@ -3,6 +3,8 @@
 import pytest
 
 from disque_trio.protocol import bus
+from disque_trio.protocol.settled import read_settled
+from tests.support.gifts import given_ids, is_gift
 from tests.support.mesh import Mesh
 
 
@@ -18,13 +20,8 @@ def asked(mesh: Mesh, source: int, count: int) -> None:
 
 
 def given(mesh: Mesh) -> list[int]:
-    """Return how many jobs each YOURJOBS in flight has."""
-    packets = [packet for _, _, packet in mesh.moving]
-    return [
-        len(bus.read_jobs(packet).jobs)
-        for packet in packets
-        if bus.packet_type(packet) == bus.YOURJOBS
-    ]
+    """Return how many jobs each packet in flight gives."""
+    return [len(given_ids(packet)) for _, _, packet in mesh.moving if is_gift(packet)]
 
 
 @pytest.mark.parametrize("c_nodes", [(), (0,)])
@@ -37,6 +34,8 @@ def test_where_jobs_go_fast_many_are_asked_for_but_not_of_a_c_node(c_nodes: tupl
         nonlocal most
         if bus.packet_type(packet) == bus.NEEDJOBS:
             most = max(most, bus.read_about_queue(packet).aux)
+        elif bus.packet_type(packet) == bus.SETTLED:
+            most = max(most, *[want.aux for want in read_settled(packet).wants], 0)
         return False
 
     mesh.lose = watch

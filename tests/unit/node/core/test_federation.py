@@ -64,7 +64,7 @@ def test_a_job_does_not_go_to_and_fro_between_nodes_that_poll(mesh: Mesh) -> Non
         assert mesh[index].get() is None
         mesh.settle()
     mesh.add(0, "REPLICATE", 1)
-    assert len(mesh.told("yourjobs")) == 1
+    assert len(mesh.told("given")) == 1
 
 
 def test_when_the_question_was_lost_the_next_one_brings_the_job(mesh: Mesh) -> None:
@@ -576,7 +576,7 @@ def test_a_worker_that_polls_has_a_job_soon_whoever_asked_before(
             mesh.advance(0.01)
         assert jobs == [[b"q", id, b"body"]]
         # Each node asked each other one. What they asked for goes there once, not on and on.
-        assert len(mesh.told("yourjobs")) <= size * size
+        assert len(mesh.told("given")) <= size * size
 
 
 @pytest.mark.parametrize("every", [0.3, 1, 2])
@@ -597,7 +597,7 @@ def test_a_job_stays_where_it_came_if_nobody_asks_any_more() -> None:
     mesh.advance(0.3)
     mesh.add(0, "REPLICATE", 1)
     mesh.advance(4)
-    assert len(mesh.told("yourjobs")) == 1
+    assert len(mesh.told("given")) == 1
 
 
 @pytest.mark.parametrize("how", ["GETJOB", "CONSUME"])
@@ -627,7 +627,7 @@ def test_whose_client_waits_comes_before_nodes_that_poll(mesh: Mesh) -> None:
     mesh.settle()
     id = mesh.add(0, "REPLICATE", 1)
     assert mesh[1].got(waiting) == id
-    assert mesh.told("yourjobs") == [(0, "yourjobs", 1)]
+    assert mesh.told("given") == [(0, "given", 1)]
 
 
 @pytest.mark.parametrize("size", [3, 7])

@@ -11,6 +11,7 @@ from disque_trio.protocol.bus import (
     packet_type,
 )
 from disque_trio.protocol.requeued import Requeued
+from tests.support.gifts import is_gift
 from tests.support.mesh import Mesh
 
 
@@ -126,7 +127,7 @@ def test_a_job_that_a_node_was_given_but_never_read_is_queued_when_that_node_is_
     waiting = mesh[1].block("q")
     mesh.settle()
     mesh.lose = lambda source, target, packet: (
-        not read and (source, target) == (0, 1) and packet_type(packet) == YOURJOBS
+        not read and (source, target) == (0, 1) and is_gift(packet)
     )
     id = mesh.add(0, "REPLICATE", copies, "RETRY", 600)
     mesh.settle()

@@ -62,6 +62,7 @@ def load(bench: Bench, flags: int, state: int = ACTIVE) -> None:
 @pytest.mark.parametrize("bit", range(3, 7))
 def test_a_bit_that_came_over_the_bus_goes_on_with_the_job(type: int, bit: int) -> None:
     mesh = Mesh(3)
+    mesh.older.add(2)  # it gets YOURJOBS
     mesh[1].node.journaling = True
     receive(mesh, type, 1 << bit)
     assert [flags & FOREIGN for flags in flags_in(mesh[1].node.journal)] == [1 << bit]

@@ -14,6 +14,7 @@ from disque_trio.protocol import bus
 from disque_trio.protocol.bus import packet_type
 from disque_trio.protocol.fields import pack_texts
 from disque_trio.respserver.client import Client
+from tests.support.gifts import is_gift
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
 
@@ -172,7 +173,7 @@ def test_a_job_on_its_way_is_not_gone(mesh: Mesh) -> None:
     mesh[1].send(consumer, "GETJOB", "FROM", "q")
     held = []
     mesh.lose = lambda source, target, packet: (
-        packet_type(packet) == bus.YOURJOBS and held.append((source, target, packet)) is None
+        is_gift(packet) and held.append((source, target, packet)) is None
     )
     mesh.settle()
     assert mesh.holders(id) == []

@@ -620,7 +620,7 @@ def test_jobs_that_are_held_back_do_not_move_to_and_fro() -> None:
     for _ in range(20):
         waiting_on_all(mesh, 1)
         mesh.advance(1)
-    assert mesh.told("needjobs", "yourjobs") == []
+    assert mesh.told("needjobs", "given", "yourjobs") == []
 
 
 def test_shares_are_those_of_the_nodes_that_want_jobs() -> None:

@@ -10,12 +10,10 @@ import pytest
 from disque_trio.protocol.bus import (
     INCR_DELIVERIES,
     REQUEUED,
-    YOURJOBS,
-    packet_type,
-    read_jobs,
 )
 from disque_trio.protocol.requeued import Requeued
 from disque_trio.respserver.client import Client
+from tests.support.gifts import given_ids, is_gift
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
 from tests.support.policies import set_policy
@@ -97,7 +95,7 @@ def test_a_job_is_delivered_where_one_has_ended_or_where_it_is(size: int) -> Non
         replies = [one for index in range(size) for one in mesh[index].replies(clients[index])]
         assert replies == [[[b"q", id, b"body"]]]
         # It may go first to some that asked before their parts were used up.
-        assert len(mesh.told("yourjobs")) <= 5
+        assert len(mesh.told("given")) <= 5
 
 
 @pytest.mark.parametrize("by_pattern", [0.0, 0.5, 1.0])
@@ -145,7 +143,7 @@ def test_whoever_waits_has_a_job_soon_while_there_is_room_anywhere(
     assert most <= 50
     assert taken > 40
     # Each node may have asked each other one once for each job, and passes it on.
-    assert len(mesh.told("yourjobs")) <= taken * size
+    assert len(mesh.told("given")) <= taken * size
 
 
 @pytest.mark.parametrize("delayed", [False, True])
@@ -181,8 +179,8 @@ class Workers:
         mesh.lose = self._count
 
     def _count(self, source: int, target: int, packet: bytes) -> bool:
-        if packet_type(packet) == YOURJOBS:
-            self.moved += len(read_jobs(packet).jobs)
+        if is_gift(packet):
+            self.moved += len(given_ids(packet))
         return False
 
     def work(self, seconds: float, busy: float) -> None:
@@ -240,7 +238,7 @@ def test_a_node_gets_no_job_by_pattern_before_it_may_deliver_it() -> None:
     id = mesh.add(0, "REPLICATE", 1, "RETRY", 600)
     mesh.told()
     mesh.advance(9.7)
-    assert mesh.told("yourjobs") == []
+    assert mesh.told("given") == []
     mesh.advance(0.3)
     assert mesh[1].replies(client) == [[[b"q", id, b"body"]]]
 

@@ -1,4 +1,6 @@
-"""Copied, acknowledged and deleted jobs are reported together, to nodes that can read that."""
+"""Copied, acknowledged and deleted jobs are reported together, to nodes that can read that.
+
+Of jobs that two nodes share, here with one that does not know SETTLED."""
 
 import pytest
 
@@ -31,8 +33,9 @@ def held(mesh: Mesh) -> list[int]:
 
 @pytest.fixture
 def mesh() -> Mesh:
-    """Return two nodes that have told each other about the end of a job before."""
+    """Return two nodes that have told each other about the end of a job before; one is older."""
     mesh = Mesh(2)
+    mesh.older.add(0)
     (id,) = take(mesh, 1)
     mesh[1]("ACKJOB", id)
     mesh.settle()
@@ -51,6 +54,7 @@ def test_jobs_that_two_nodes_share_end_with_one_packet_to_and_one_fro(mesh: Mesh
 
 def test_a_node_of_which_nothing_is_known_gets_a_packet_for_each_job() -> None:
     mesh = Mesh(2)
+    mesh.older.add(0)
     assert mesh[1]("ACKJOB", *take(mesh)) == JOBS
     mesh.settle()
     assert mesh.told() == [(0, "gotack", 1)] * JOBS + [(1, "setack", 0)] * JOBS

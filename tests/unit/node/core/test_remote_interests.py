@@ -68,7 +68,7 @@ def test_jobs_do_not_travel_on_because_of_clients_that_no_longer_wait() -> None:
     mesh.told()
     for n in range(30):
         add(mesh, 0, f"mail.{n % 3}", "REPLICATE", 1)
-    assert len(mesh.told("yourjobs")) < 2 * 30
+    assert len(mesh.told("given")) < 2 * 30
 
 
 def test_who_polls_is_served_as_well(mesh: Mesh) -> None:
@@ -199,7 +199,7 @@ def test_whose_client_waits_comes_before_nodes_that_poll(mesh: Mesh) -> None:
     mesh.advance(0.05)
     id = add(mesh, 0, "mail.1", "REPLICATE", 1)
     assert mesh[1].got(waiting) == id
-    assert mesh.told("yourjobs") == [(0, "yourjobs", 1)]
+    assert mesh.told("given") == [(0, "given", 1)]
 
 
 def test_lost_wishes_are_sent_again(mesh: Mesh) -> None:

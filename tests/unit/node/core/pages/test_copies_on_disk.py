@@ -4,7 +4,10 @@ them, and all that is told about them is right."""
 import pytest
 
 from disque_trio.node.core.pages.pages import TELL
+from disque_trio.node.core.queues.given_codec import GivenWriter
 from disque_trio.protocol import bus
+from disque_trio.protocol.given import given_packet
+from disque_trio.protocol.settled import NONE
 from tests.support.paged_mesh import PagedMesh
 
 
@@ -146,6 +149,12 @@ def test_copies_of_jobs_on_disk_that_come_again_change_nothing() -> None:
         packet = mesh[1].node.packets.jobs(kind, [copy])
         mesh[0].node.receive(mesh.ids[1], packet, mesh[0].now)
         mesh.settle()
+    writer = GivenWriter(mesh[1].node.store, mesh[1].node.bus_codec)
+    assert writer.add(mesh[1].node.store.jobs.get(id)) == b""
+    packet = given_packet(mesh[1].node.packets, NONE, writer.parts)
+    mesh[0].node.receive(mesh.ids[1], packet, mesh[0].now)
+    mesh.settle()
+    assert mesh[0].node.bad_packets == 0
     assert mesh[0].number_queued() == 60
     assert take_all(mesh) == ids
 

@@ -3,7 +3,6 @@
 import re
 import shlex
 import sys
-from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 # An extra may be that of another distribution of ours.
@@ -24,6 +23,9 @@ def how_to_install(extra: str) -> str:
 def _needed(distribution: str, extra: str) -> list[str]:
     """What an extra of one of our distributions needs, besides these; nothing if the distribution
     is not installed."""
+    # It imports email and zipfile, and is needed only here.
+    from importlib.metadata import PackageNotFoundError, requires
+
     try:
         known = requires(distribution) or []
     except PackageNotFoundError:

@@ -7,10 +7,10 @@ noticed at once, and all others when they are read; the append-only file has the
 removed as soon as it was used, before anything that it tells of changes.
 """
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
 from time import process_time
@@ -74,7 +74,7 @@ class IndexFile:
     def _identity(self) -> tuple[int, bytes]:
         """The size of the append-only file, and a digest of parts of it, and of the progress file:
         no others are the same, as the ids in them are random. Raises ``OSError``."""
-        digest = blake2b(digest_size=32)
+        digest = hashlib.blake2b(digest_size=32)
         with Path(self._progress.path).open("rb") as file:
             while piece := file.read(PIECE):
                 digest.update(piece)

@@ -15,12 +15,12 @@ Only processes of the same user may connect; others cannot bind the names, which
 before they are bound.
 """
 
+import hashlib
 import math
 import os
 import socket
 import struct
 from collections.abc import Sequence
-from hashlib import blake2b
 
 import trio
 
@@ -517,7 +517,7 @@ class _Looker:
 
 def _rules(user: User) -> bytes:
     """What a user may do, and its passwords, in short."""
-    return blake2b(user.describe(), digest_size=16).digest()
+    return hashlib.blake2b(user.describe(), digest_size=16).digest()
 
 
 def _is_same_user(sock: socket.socket) -> bool:

@@ -17,9 +17,9 @@ Then everything is sent in records, which only have MACs, or are encrypted if on
 The cryptography itself comes from a library, by way of ``Crypto``. This module does no I/O.
 """
 
+import hashlib
+import hmac
 from collections.abc import Callable
-from hashlib import blake2b
-from hmac import compare_digest
 from typing import Final
 
 from disque_trio.native import mypyc_attr
@@ -150,7 +150,7 @@ class _Direction:
         """Return the data in the ``body`` of the next record. Raises ``IdentityError``."""
         if self._cipher is None:
             data = body[MAC_SIZE:]
-            if compare_digest(self._macs.mac(data), body[:MAC_SIZE]):
+            if hmac.compare_digest(self._macs.mac(data), body[:MAC_SIZE]):
                 self._macs.count()
                 return data
         else:
@@ -333,7 +333,7 @@ class Handshake:
             raise IdentityError("its one-time key is not valid")
         both = self._own + hello if self._opener else hello + self._own
         binding = len(self._binding).to_bytes(1, "big") + self._binding
-        self._transcript = blake2b(binding + both, person=_TRANSCRIPT).digest()
+        self._transcript = hashlib.blake2b(binding + both, person=_TRANSCRIPT).digest()
         if self._opener:
             answer = self._crypto.sign(_OPENER_SIGNS + self._transcript)
             self._note_signature(answer)
@@ -347,7 +347,9 @@ class Handshake:
 
     def _note_signature(self, signature: bytes) -> None:
         """Add the opener's ``signature`` to the transcript."""
-        self._transcript = blake2b(self._transcript + signature, person=_TRANSCRIPT).digest()
+        self._transcript = hashlib.blake2b(
+            self._transcript + signature, person=_TRANSCRIPT
+        ).digest()
 
     def _hear_signature(self, signature: bytes) -> bytes:
         key = self._hello[_KEY_AT:_FLAGS_AT]
@@ -371,5 +373,7 @@ class Handshake:
 
     def _direction(self, from_opener: bool, encrypted: bool) -> _Direction:
         person = _FROM_OPENER if from_opener else _FROM_OTHER
-        key = blake2b(self._transcript, key=self._shared, person=person, digest_size=32).digest()
+        key = hashlib.blake2b(
+            self._transcript, key=self._shared, person=person, digest_size=32
+        ).digest()
         return _Direction(key, self._crypto.cipher(key) if encrypted else None)

@@ -11,9 +11,9 @@ Nothing is encrypted. An attacker can delay records, and cut the connection: the
 as with any connection that breaks.
 """
 
+import hashlib
+import hmac
 from collections.abc import Sequence
-from hashlib import blake2b
-from hmac import compare_digest
 from typing import Final
 
 from disque_trio.native import mypyc_attr
@@ -39,7 +39,7 @@ class SealError(Exception):
 
 def master_key(secret: bytes) -> bytes:
     """Derive the key, 64 bytes, from ``secret``, which may have any length."""
-    return blake2b(secret, person=_MASTER).digest()
+    return hashlib.blake2b(secret, person=_MASTER).digest()
 
 
 class MacChain:
@@ -56,7 +56,7 @@ class MacChain:
 
     def mac(self, data: bytes | memoryview) -> bytes:
         """The MAC of ``data`` as the next record, ``MAC_SIZE`` bytes."""
-        mac = blake2b(self._records.to_bytes(8, "big"), digest_size=MAC_SIZE, key=self._key)
+        mac = hashlib.blake2b(self._records.to_bytes(8, "big"), digest_size=MAC_SIZE, key=self._key)
         mac.update(data)
         return mac.digest()
 
@@ -74,7 +74,7 @@ def _direction(master: bytes, nonces: bytes, opener: bool) -> MacChain:
         opener: whether it is the side that opened the connection.
     """
     person = _FROM_OPENER if opener else _FROM_OTHER
-    return MacChain(blake2b(nonces, key=master, person=person, digest_size=32).digest())
+    return MacChain(hashlib.blake2b(nonces, key=master, person=person, digest_size=32).digest())
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -137,7 +137,7 @@ class Seal(Records):
         """Return 32 bytes that only the two sides of this connection know, once it is ``ready``."""
         ours, theirs = self._masters[0], self._theirs
         key = ours + theirs if self._opener else theirs + ours
-        binding = blake2b(self._nonces, person=_BINDING, digest_size=32)
+        binding = hashlib.blake2b(self._nonces, person=_BINDING, digest_size=32)
         binding.update(key)
         return binding.digest()
 
@@ -210,7 +210,7 @@ class Seal(Records):
         if incoming is None:
             for master in self._masters:
                 incoming = _direction(master, self._nonces, not self._opener)
-                if compare_digest(incoming.mac(data), mac):
+                if hmac.compare_digest(incoming.mac(data), mac):
                     self._theirs = master
                     break
             else:
@@ -219,6 +219,6 @@ class Seal(Records):
             self.ready = True
             if not self._opener:
                 self._to_answer += self._record(b"")
-        elif not compare_digest(incoming.mac(data), mac):
+        elif not hmac.compare_digest(incoming.mac(data), mac):
             raise SealError("the data was changed on the way, or is not from that node")
         incoming.count()

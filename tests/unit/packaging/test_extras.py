@@ -33,7 +33,7 @@ def test_what_it_needs_is_named_without_our_own_distributions(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, extra: str, needed: list[str]
 ) -> None:
     monkeypatch.setattr(extras, "__file__", str(tmp_path / "disque_trio" / "extras.py"))
-    monkeypatch.setattr(extras, "requires", requires)
+    monkeypatch.setattr("importlib.metadata.requires", requires)
     assert shlex.split(extras.how_to_install(extra))[4:] == needed
 
 
@@ -41,5 +41,7 @@ def test_an_extra_of_a_distribution_that_is_missing_too_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(extras, "__file__", str(tmp_path / "disque_trio" / "extras.py"))
-    monkeypatch.setattr(extras, "requires", {"disque-trio": INSTALLED["disque-trio"]}.get)
+    monkeypatch.setattr(
+        "importlib.metadata.requires", {"disque-trio": INSTALLED["disque-trio"]}.get
+    )
     assert extras.how_to_install("near") == "the extra near of disque-trio"

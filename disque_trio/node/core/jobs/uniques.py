@@ -11,8 +11,8 @@ them, keys are kept in spans of about a minute; within a span, the one that came
 first. So a node with a million keys pays little for this order.
 """
 
+import hashlib
 from collections.abc import Callable
-from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import Final
 
@@ -313,7 +313,9 @@ class Uniques:
         nodes = [self._replicas.own, *self._peers.everyone()]
         if len(nodes) > VOTERS:
             what = place(queue, key)
-            ranked = sorted([(blake2b(id + what, digest_size=8).digest(), id) for id in nodes])
+            ranked = sorted(
+                [(hashlib.blake2b(id + what, digest_size=8).digest(), id) for id in nodes]
+            )
             nodes = [id for _, id in ranked[:VOTERS]]
         return nodes
 

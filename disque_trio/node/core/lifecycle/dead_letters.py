@@ -7,9 +7,9 @@ they let the job go. So while nodes do not see each other there may be two lette
 never none.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from functools import partial
-from hashlib import sha256
 from itertools import islice
 from typing import Final
 
@@ -189,7 +189,7 @@ class DeadLetters:
         if self._store.machine.now - job.etime * 1000 > LATE:
             return False  # this node was down; others may have queued the letter long ago
         alive = [id for id in job.delivered if id == own or id in self._peers.reachable]
-        return own == min(alive, key=lambda id: sha256(id + job.id).digest())
+        return own == min(alive, key=lambda id: hashlib.sha256(id + job.id).digest())
 
     # ---- and back from them -----------------------------------------------------------------
 

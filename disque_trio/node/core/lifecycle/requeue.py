@@ -13,8 +13,8 @@ or as the policy of its queue says. Nodes with extensions are told for how long 
 as long; the first to ask then queues it. C nodes know no pauses: WORKING keeps them waiting.
 """
 
+import hashlib
 from functools import partial
-from hashlib import blake2b
 
 from disque_trio.eventlog import schema
 from disque_trio.node.core.federation.exports import Exports
@@ -427,4 +427,4 @@ def place_on_c(node: bytes, job: bytes) -> int:
 
 def even_place(node: bytes, job: bytes) -> int:
     """Like ``place_on_c``, but each node is highest equally often."""
-    return int.from_bytes(blake2b(node + job, digest_size=16).digest(), "big")
+    return int.from_bytes(hashlib.blake2b(node + job, digest_size=16).digest(), "big")

@@ -5,10 +5,10 @@ new id is derived from the old one: holders that cannot see each other make the 
 is only one when they meet again.
 """
 
+import hashlib
 from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
-from hashlib import sha256
 from typing import Final
 
 from disque_trio.eventlog import schema
@@ -37,7 +37,7 @@ _SALTS: Final[dict[int, bytes]] = {DEAD: b"dead ", REDRIVEN: b"redriven "}
 
 def successor_id(id: bytes, kind: int) -> bytes:
     """The id of the job that follows the job ``id`` when it ends in the way ``kind``."""
-    digest = sha256(_SALTS[kind] + id).digest()
+    digest = hashlib.sha256(_SALTS[kind] + id).digest()
     return id[:11] + b64encode(digest[:18]) + _ENDING_OF_ID
 
 

@@ -1,7 +1,7 @@
 """Which of several nodes is the best for a queue: there its producers and consumers meet."""
 
+import hashlib
 from collections.abc import Iterable
-from hashlib import blake2b
 
 from disque_trio.cluster.peers import Peers
 
@@ -14,7 +14,7 @@ def owner(queue: bytes, nodes: Iterable[bytes]) -> bytes:
     Raises:
         ValueError: there are no nodes.
     """
-    return max(nodes, key=lambda id: (blake2b(queue, digest_size=8, key=id).digest(), id))
+    return max(nodes, key=lambda id: (hashlib.blake2b(queue, digest_size=8, key=id).digest(), id))
 
 
 def able(peers: Peers, own: bytes) -> list[bytes]:

@@ -4,11 +4,11 @@ cronsim reads the five fields, in the same way as Debian's cron. It is imported 
 since most nodes have no schedules.
 """
 
+import zoneinfo
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 from disque_trio.node.core.shared.versions import SharedError
 from disque_trio.notation.periods import read_units
@@ -124,7 +124,7 @@ def _zone(name: bytes) -> tzinfo:
     text = name.decode("ascii", "replace")
     if len(name) <= MAX_ZONE:
         try:
-            return ZoneInfo(text)
+            return zoneinfo.ZoneInfo(text)
         except (KeyError, ValueError, OSError):
             pass
     raise SharedError(

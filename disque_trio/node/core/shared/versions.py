@@ -12,8 +12,8 @@ stays as it came, byte for byte, in memory, in the file and in packets, and is r
 release that knows it.
 """
 
+import hashlib
 from collections.abc import Callable
-from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import Final, Generic, TypeVar
 
@@ -401,4 +401,4 @@ def _age(entry: "Entry[V]") -> tuple[int, bytes, bytes, bytes]:
 
 
 def _hash(data: bytes) -> int:
-    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")

@@ -5,11 +5,13 @@ of all nodes together until the last copy is made or removed, and the traffic on
 the same work without copies in the same rounds, so that figures of different days are comparable.
 Scenarios: ways, ADDJOB and whole lives of jobs, at one node and across nodes; nodes, with growing
 numbers of nodes; apart, these nodes beside as many in clusters of three, since more processes on a
-processor cost more whatever they do; held, with growing numbers of jobs held.
+processor cost more whatever they do; held, with growing numbers of jobs held; idle, what jobs cost
+each second that lie in a queue.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -29,7 +31,7 @@ from tools.bench.cli import (
     words,
 )
 from tools.bench.measure import Bench, Setting
-from tools.bench.nodes import WAYS, ClusterBench, Result, Way, cluster
+from tools.bench.nodes import WAYS, ClusterBench, Result, Usage, Way, cluster
 from tools.bench.scripts import SERIAL_DIGITS
 from tools.bench.servers import DISQUE_COMMAND, redis_server
 
@@ -43,7 +45,7 @@ SMALL = 3  # nodes of a cluster that others are compared with
 class Plan:
     """What to measure, and how much."""
 
-    scenario: str = option("ways", "what", choices=("ways", "nodes", "apart", "held"))
+    scenario: str = option("ways", "what", choices=("ways", "nodes", "apart", "held", "idle"))
     rounds: int = option(3, "how often everything is measured", quick=1)
     replicate: int = option(3, "copies of a job")
     clients: int = option(50, "clients of all nodes together; apart: of three nodes")
@@ -51,6 +53,8 @@ class Plan:
     nodes: tuple[int, ...] = option((1, 2, 3, 5, 7, 9), "numbers of nodes", quick=(1, 3))
     held: tuple[int, ...] = option((1_000, 100_000, 1_000_000), "jobs held", quick=(100, 1_000))
     size: int = option(100, "bytes of a job's body", parse=size(SERIAL_DIGITS))
+    idle: int = option(200_000, "jobs that lie in a queue, for idle", quick=1_000)
+    retry: int = option(30, "their retry time, in s", quick=4)
     work: float = option(1.0, "scales the number of jobs measured", quick=0.05)
     server: tuple[str, ...] = option(DISQUE_COMMAND, "the command that starts a node", parse=words)
 
@@ -71,6 +75,17 @@ class Beside:
     rate: float
 
 
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What all nodes used in some seconds with ``jobs`` in a queue, of this retry time (s)."""
+
+    jobs: int
+    retry: int
+    round: int
+    seconds: float
+    usage: Usage
+
+
 def run(plan: Plan) -> Findings:
     """Runs the scenario."""
     if plan.scenario == "ways":
@@ -85,6 +100,9 @@ def run(plan: Plan) -> Findings:
         alt = "What a job costs in one cluster and in clusters of three, by the number of nodes"
         pictures = [Picture("cluster.svg", apart_plot(pairs), alt)]
         return Findings(apart_table(pairs), samples, pictures)
+    if plan.scenario == "idle":
+        rests = idle(plan)
+        return Findings(idle_table(rests), rests)
     results = by_held(plan)
     return Findings(growth_table(results, lambda r: r.held, "jobs held"), results)
 
@@ -149,6 +167,26 @@ def by_held(plan: Plan) -> list[Result]:
     return results
 
 
+def idle(plan: Plan) -> list[Rest]:
+    """What nodes use that do nothing, without and with jobs in a queue. These have been there for
+    two retry times before."""
+    found: list[Rest] = []
+    with ExitStack() as stack:
+        bench = _bench(plan, plan.replicate, stack)
+        for jobs in (0, plan.idle):
+            if jobs:
+                say(f"filling with {jobs} jobs")
+                bench.fill_idle(jobs, plan.replicate, plan.retry)
+                time.sleep(2 * plan.retry)
+            for round in range(plan.rounds):
+                say(f"{jobs} jobs, round {round + 1}")
+                seconds, before = time.monotonic(), bench.nodes.usage()
+                time.sleep(plan.retry)
+                usage = bench.nodes.usage().since(before)
+                found.append(Rest(jobs, plan.retry, round, time.monotonic() - seconds, usage))
+    return found
+
+
 def _bench(plan: Plan, nodes: int, stack: ExitStack, size: int = 0) -> ClusterBench:
     """A cluster, or clusters of ``size`` nodes, warmed up with a few jobs."""
     running = stack.enter_context(cluster([plan.server] * nodes, size=size))
@@ -179,6 +217,24 @@ def _redis(bench: Bench, plan: Plan, pipeline: int, round: int) -> list[Beside]:
         # Three commands are the life of a job.
         Beside("cycle", pipeline, round, whole.cpu_per_100k * 3, whole.rate / 3),
     ]
+
+
+def idle_table(rests: Sequence[Rest]) -> str:
+    """One row without jobs, one with them, and the difference."""
+    titles = ["jobs", "RETRY", "packets/s, all nodes", "bytes/s on the bus", "CPU ms/s, all nodes"]
+    rows: list[list[str]] = []
+    levels: list[list[float]] = []
+    for jobs, mine in grouped(rests, lambda rest: rest.jobs).items():
+        figures = [
+            median([rest.usage.packets / rest.seconds for rest in mine]),
+            median([(rest.usage.bus_bytes or 0) / rest.seconds for rest in mine]),
+            median([1_000 * rest.usage.cpu / rest.seconds for rest in mine]),
+        ]
+        levels.append(figures)
+        rows.append([f"{jobs:,}", f"{mine[0].retry} s", *[f"{figure:,.2f}" for figure in figures]])
+    more = [after - before for before, after in zip(*levels, strict=True)]
+    rows.append(["the jobs alone", "", *[f"{figure:,.2f}" for figure in more]])
+    return table(titles, rows)
 
 
 def ways_table(results: Sequence[Result], redis: Sequence[Beside]) -> str:

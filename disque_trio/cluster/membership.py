@@ -35,6 +35,7 @@ from disque_trio.protocol.bus import (
     FAIL,
     KEYS,
     LAST,
+    LOTS,
     MEET,
     NODE_FAIL,
     NODE_LEAVING,
@@ -292,12 +293,15 @@ class Membership(Peers):
         return member is not None and member.extensions != 0 and self._extensions != "no"
 
     def tells(self, id: bytes) -> bool:
+        return self._both(id) & TELLING != 0
+
+    def keeps_lots(self, id: bytes) -> bool:
+        return self._both(id) & LOTS != 0
+
+    def _both(self, id: bytes) -> int:
+        """The extensions that this node and the node ``id`` have announced."""
         member = self._known.get(id)
-        return (
-            member is not None
-            and member.extensions & TELLING != 0
-            and self.packets.extensions & TELLING != 0
-        )
+        return 0 if member is None else member.extensions & self.packets.extensions
 
     def settles(self, id: bytes) -> bool:
         member = self._known.get(id)

@@ -110,6 +110,11 @@ class Peers:
         jobs in packets of their own."""
         return self.understands(id)
 
+    def keeps_lots(self, id: bytes) -> bool:
+        """Whether the node ``id`` hears, and tells, of many jobs at once that they stay in a
+        queue."""
+        return self.understands(id)
+
     def places(self) -> int:
         """Return how many copies a job could have if all nodes were well: nodes, or hosts."""
         return self.size

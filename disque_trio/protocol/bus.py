@@ -80,7 +80,8 @@ NODE_LEAVING: Final = 128
 EXTENDED: Final = 1  # packets of fields, and jobs with trailers
 TELLING: Final = 2  # tells which jobs its clients have, and hears that of others
 SETTLING: Final = 4  # GIVEN and SETTLED
-EXTENSIONS: Final = 7  # all of them
+LOTS: Final = 8  # hears of many jobs at once that they stay in a queue
+EXTENSIONS: Final = 15  # all of them
 
 HEADER_SIZE: Final = 144
 VERSION: Final = 1
@@ -134,6 +135,7 @@ class JobMessage:
     Attributes:
         id: of the job.
         aux: ENQUEUE: delay, s. SETACK: holders known. GOTACK: whether the job is known, 0 or 1.
+            QUEUED, if the receiver knows what this means: the lot that the job is in; 0: none.
             WILLQUEUE: the node that asks, if the sender passes that on to a node that knows what
             this means: the first 32 bits of its id.
         flags: INCR_NACKS, INCR_DELIVERIES, NOREPLY, UNKNOWN_END.

@@ -171,6 +171,7 @@ class Machine:
         if paging:
             watch(self)
         self.node.batches.size = self.node.topics.slice = world.plan.slice
+        self.node.lots.open_for = world.plan.lots_open
         self._set_policies()
         self.node.now = now
         self.disk.load(self.node, queue_jobs, partial(self._load_index, queue_jobs))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
+from disque_trio.node.core.queues.store import TOGETHER
 from disque_trio.respserver.batches import SLICE
 from tests.simulator.disk import ALWAYS, EVERYSEC, OFF
 from tests.simulator.events import SECOND
@@ -51,6 +52,7 @@ class Plan:
         drained_at: nodes from which the last consumers take what is left; jobs elsewhere have to
             move there.
         paging: whether queues lie on disk.
+        lots_open: how long jobs are added to a lot, in ms for each second of retry time.
         slice: how many ids of a command are processed at once.
         attempts: deliveries until a job is dead, in extended and timely mode; otherwise 0.
         later_retry: seconds of RETRY of dead letters, and of jobs that are sent back.
@@ -90,6 +92,7 @@ class Plan:
     drained_at: list[int]
     slice: int
     paging: bool
+    lots_open: int
     attempts: int
     later_retry: int
     backoff: tuple[int, int]
@@ -189,6 +192,7 @@ def make_plan(seed: int, mode: str, membership: str = "any") -> Plan:
         drained_at=sorted(drained_at),
         slice=(2, SLICE)[seed % 2],
         paging=seed % 3 == 1,
+        lots_open=(TOGETHER, 500)[seed // 2 % 2],
         attempts=1 + seed // 8 % 3 if extended else 0,
         later_retry=30 if timely else 3,
         backoff=((0, 0), (500, 4_000), (3_000, 3_000))[seed // 16 % 3],

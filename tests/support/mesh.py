@@ -31,6 +31,7 @@ class MeshPeers(Peers):
         self.index = index
         self.away: set[bytes] = set()  # known, but not connected
         self.as_c: set[bytes] = set()  # nodes that appear to be C nodes
+        self.old: set[bytes] = set()  # nodes that know no lots
         self.mute: set[bytes] = set()  # connected, but still loading
         self.slow: set[bytes] = set()  # those that have not yet read earlier packets
         self.expected: set[bytes] = set()  # those that owe an answer
@@ -70,6 +71,9 @@ class MeshPeers(Peers):
     def settles(self, id: bytes) -> bool:
         other = self.mesh.ids.index(id) if id in self.mesh.ids else -1
         return self.understands(id) and self.mesh.older.isdisjoint((self.index, other))
+
+    def keeps_lots(self, id: bytes) -> bool:
+        return id not in self.old and self.understands(id)
 
     def judge_extensions(self) -> None:
         """Compute whether jobs may have trailers, after a change of ``c_nodes``."""

@@ -215,6 +215,12 @@ def copied(size: int, queue: bytes, replicate: int, asynchronous: bool) -> Disqu
     return Disque(size, queue, options, waits=True)
 
 
+def idle(size: int, queue: bytes, replicate: int, retry: int) -> Disque:
+    """A dialect for replicated jobs that are to lie in their queue for long."""
+    options = (ADD_TIMEOUT, b"REPLICATE", b"%d" % replicate, b"RETRY", b"%d" % retry)
+    return Disque(size, queue, options)
+
+
 def timed(size: int, *options: bytes) -> Disque:
     """A dialect for jobs delivered at most once, with a timer."""
     return Disque(size, options=(b"0", b"RETRY", b"0", *options))

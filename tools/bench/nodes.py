@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from tools.bench.dialects import Disque, copied, encode
+from tools.bench.dialects import Disque, copied, encode, idle
 from tools.bench.load import LoadError, Script, ask_once, connections, info, run
 from tools.bench.scripts import add_batches, bodies, consume, cycle, portions, send
 from tools.bench.servers import CPUS, HOST, Server, ServerError, disque_server
@@ -217,6 +217,15 @@ class ClusterBench:
                 self._copies += count * replicate
                 self.nodes.settle(self._copies)
         self._held += jobs
+
+    def fill_idle(self, jobs: int, replicate: int, retry: int) -> None:
+        """Adds jobs with this retry time (s) that stay, at the first node."""
+        dialect = idle(self._size, b"idle", replicate, retry)
+        for count in portions(jobs, FILL_PORTION):
+            self._drive([(0, send(add_batches(dialect, self._bodies, count, FILL_PIPELINE)))])
+        self._held += jobs
+        self._copies += jobs * replicate
+        self.nodes.settle(self._copies)
 
     def measure(self, way: Way, jobs: int, round: int = 0) -> Result:
         """Runs ``jobs`` jobs in this way, divided among nodes and clients."""

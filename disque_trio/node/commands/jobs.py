@@ -504,7 +504,8 @@ def describe(node: Node, job: Job, limit: int | None = None) -> list[Value]:
     holders: list[Value] = [node.id] if job.delivered is None else list(job.delivered)
     confirmed: list[Value] = list(job.confirmed or [])
     waits: Value = max(job.qtime - now, 0) if job.qtime else None
-    wakes: Value = max(job.awake - now, 0) if job.awake else None
+    awake = node.store.awake_of(job)
+    wakes: Value = max(awake - now, 0) if awake else None
     state = job.state if job.state < ACKED else ACKED  # gone: since JSCAN found it
     fields: list[Value] = [
         b"id", job.id,

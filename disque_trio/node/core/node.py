@@ -28,6 +28,7 @@ from disque_trio.node.core.lifecycle.ack_gc import AckGc
 from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
 from disque_trio.node.core.lifecycle.dead_nodes import DeadNodes
 from disque_trio.node.core.lifecycle.job_waits import JobWaits
+from disque_trio.node.core.lifecycle.lots import Lots
 from disque_trio.node.core.lifecycle.requeue import Requeue
 from disque_trio.node.core.lifecycle.successors import Successors
 from disque_trio.node.core.put_off_commands import PutOffCommands
@@ -89,7 +90,7 @@ class Node(Machine):
         exports: gives jobs to other nodes. federation: gets jobs from them. farewell: ends that.
         dead_nodes: queues what a dead node had in its queues.
         replication: adds jobs and copies them.
-        requeue: queues jobs again.
+        requeue: queues jobs again. lots: jobs that stay queued, many of which are told at once.
         ack_gc: ends jobs.
         dead_letters: what becomes of jobs that nobody could process. copies: of what they become.
         scatter_gather: work on a queue on all nodes.
@@ -148,7 +149,8 @@ class Node(Machine):
         successors = Successors(core, exports, copies)
         ack_gc = self.ack_gc = AckGc(core, successors)
         letters = self.dead_letters = DeadLetters(core, successors, ack_gc)
-        requeue = self.requeue = Requeue(core, exports, letters, successors, Pauses(core))
+        lots = self.lots = Lots(core)
+        requeue = self.requeue = Requeue(core, exports, letters, successors, Pauses(core), lots)
         updates = self.updates = Updates(core, exports, requeue)
         replication = self.replication = Replication(core, placement, exports, updates.take)
         replication.on_copy = copies.confirmed
@@ -272,6 +274,7 @@ class Node(Machine):
         self.put_off.go_on(now)
         self.deliveries.go_on(now)
         self.dead_nodes.go_on(now)
+        self.lots.go_on(now)
         for due in (self.rpc.next_due(), self.claims.next_due(), self.job_waits.due):
             timer.wake_by(due)
         for due in (self.updates.due, self.ticks.due, self.limits.due, self.deliveries.due):
@@ -280,6 +283,7 @@ class Node(Machine):
         timer.wake_by(self.ack_gc.due)
         timer.wake_by(self.copies.due)
         timer.wake_by(self.dead_nodes.due)
+        timer.wake_by(self.lots.due)
 
     def _job_due(self, job: Job) -> None:
         """Handle a job from the timers: expire it, collect it if acknowledged, or queue it."""
@@ -594,6 +598,7 @@ class Node(Machine):
         self.progress.flush()
         self.recovery.flush()
         self.dead_nodes.flush()
+        self.lots.flush()
         self.journal.clear()
         self.flushed = True
         self.store.flush()

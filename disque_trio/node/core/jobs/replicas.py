@@ -9,6 +9,7 @@ from zlib import crc32
 
 from disque_trio.node.core.jobs.job import DEFAULT_REPLICATE, FLAG_END_UNKNOWN, Job
 from disque_trio.node.core.jobs.places import Places
+from disque_trio.node.core.jobs.timers import IN_LOT
 from disque_trio.node.core.rpc.services import Services
 from disque_trio.protocol import bus
 from disque_trio.protocol.endjob import EndJob
@@ -98,6 +99,8 @@ class Replicas:
             enough.
         places: where jobs are, and which have left the queues here.
         ask_all: ids of jobs about which all nodes are asked next time, not only their holders.
+        lots: the numbers by which other nodes know the lots of jobs that are queued here, by
+            ``awake`` of these jobs.
     """
 
     def __init__(self, own: bytes, services: Services) -> None:
@@ -107,6 +110,7 @@ class Replicas:
         self.default_copies = DEFAULT_REPLICATE
         self.places = Places()
         self.ask_all: dict[bytes, None] = {}
+        self.lots: dict[int, int] = {}
         self._peers = services.peers
         self._packets = services.packets
         self._notices = services.notices
@@ -213,6 +217,9 @@ class Replicas:
         turn, of many jobs at once: a job that lies in a queue costs next to nothing."""
         packet = b""
         mark = 0
+        lot = 0
+        if job.awake >= IN_LOT and type == bus.QUEUED:
+            lot = self.lots.get(job.awake, 0)
         if type == bus.WILLQUEUE and job.delivered is not None:
             mark = self.sets.mark(job.delivered)
         if self.ask_all and type == bus.WILLQUEUE and job.id in self.ask_all:
@@ -223,7 +230,8 @@ class Replicas:
         for id in job.delivered or ():
             if id != self.own:
                 if self._peers.understands(id):
-                    self._notices.announce(id, type, job.id, 0, mark)
+                    its_lot = lot if lot and self._peers.keeps_lots(id) else 0
+                    self._notices.announce(id, type, job.id, its_lot, mark)
                 else:
                     packet = packet or self._packets.about_job(type, job.id)
                     self._peers.send(id, packet)

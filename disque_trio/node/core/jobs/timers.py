@@ -5,6 +5,10 @@ be cheap and leave nothing behind. With a heap, removing is expensive, or lazy (
 acknowledged at once would be kept until its retry time). Here, time is cut into buckets of 32 ms. A
 bucket is a list in which each job knows its index, so it can be removed by swapping it with the
 last one. Only the numbers of buckets are in a heap.
+
+Jobs that stay where they are for long can be in a lot: a bucket whose time never comes, as somebody
+else looks after it (see ``lifecycle.lots``). Whatever happens to such a job takes it out again, as
+out of any bucket.
 """
 
 from heapq import heappop, heappush
@@ -19,6 +23,8 @@ _SLOTS: Final = list(range(_MANY))
 _SHIFT: Final = 5  # a bucket is 32 ms, so a timer is late by at most that much
 _RECENT: Final = 32  # buckets; jobs of the same time and retry time are spread over some 16
 _PLACES: Final = _RECENT - 1
+IN_LOT: Final = 1 << 49  # ``awake`` of a job in a lot, at least: thousands of years
+_FIRST_LOT: Final = IN_LOT >> _SHIFT
 
 
 class JobTimers:
@@ -31,6 +37,7 @@ class JobTimers:
         # much faster there.
         self._numbers = [-1] * _RECENT
         self._recent: list[list[Job]] = [[] for _ in range(_RECENT)]
+        self._lots = 0
 
     def add(self, job: Job, awake: int) -> None:
         """Add ``job``, which must not be in the timers, to be looked at at ``awake`` (ms, not
@@ -114,17 +121,47 @@ class JobTimers:
         return found
 
     def numbers(self, below: int) -> list[int]:
-        """The numbers of the buckets, the last one first; those that are less than ``below``, or
-        all if that is 0."""
-        found = list(self._buckets)
-        if below:
-            found = [number for number in found if number < below]
+        """The numbers of the buckets that are no lots, the last one first; those that are less than
+        ``below``, or all if that is 0."""
+        below = below or _FIRST_LOT
+        found = [number for number in self._buckets if number < below]
         found.sort(reverse=True)
         return found
 
     def in_bucket(self, number: int) -> list[Job]:
         """The jobs in a bucket."""
         return list(self._buckets[number])
+
+    def make_lot(self) -> int:
+        """Make a lot, and return the number of its bucket."""
+        self._lots += 1
+        number = _FIRST_LOT + self._lots
+        self._buckets[number] = []
+        return number
+
+    def put_in_lot(self, job: Job, lot: int) -> None:
+        """Put ``job`` into the lot whose bucket has this number."""
+        self.move(job, lot << _SHIFT)
+
+    def awake_in(self, lot: int) -> int:
+        """``Job.awake`` of the jobs in a lot."""
+        return lot << _SHIFT
+
+    def lot_size(self, lot: int) -> int:
+        """The number of jobs in a lot."""
+        return len(self._buckets[lot])
+
+    def lot_of(self, job: Job) -> int:
+        """The number of the bucket of the lot that ``job`` is in; 0: it is in none."""
+        return job.awake >> _SHIFT if job.awake >= IN_LOT else 0
+
+    def drop_lot(self, lot: int) -> list[Job]:
+        """Take all jobs out of a lot, which is no more."""
+        found = self._buckets.pop(lot)
+        self._forget(lot & _PLACES)
+        for job in found:
+            job.awake = 0
+        return found
 
     def hand_over(self) -> list[list[Job]]:
         """Remove all jobs, which must not be added again, and return them."""

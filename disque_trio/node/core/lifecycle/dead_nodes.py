@@ -29,6 +29,7 @@ from disque_trio.node.core.jobs.job import (
     first_due,
     is_maker,
 )
+from disque_trio.node.core.jobs.timers import IN_LOT
 from disque_trio.node.core.lifecycle.requeue import even_place
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.store import WARNING_TIME
@@ -162,6 +163,10 @@ class DeadNodes:
                 self._store.postpone(job)
         elif job.place is not None and job.place.node == sender:
             job.place = None
+        else:
+            return
+        if job.awake >= IN_LOT:
+            self._store.schedule(job)
 
     def _on_lost(self, sender: bytes, fields: list[Field]) -> None:
         """Handle LOST: ``sender`` held jobs that it has lost."""

@@ -39,6 +39,7 @@ from disque_trio.node.core.jobs.job import (
 )
 from disque_trio.node.core.jobs.places import TELL_AFTER
 from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
+from disque_trio.node.core.lifecycle.lots import Lots
 from disque_trio.node.core.lifecycle.successors import Successors
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.pauses import HELD_BACK, Pauses
@@ -59,6 +60,7 @@ class Requeue:
         dead_letters: jobs that are not queued again.
         successors: jobs that have followed others.
         pauses: before jobs are queued again.
+        lots: of jobs that stay queued.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Requeue:
         dead_letters: DeadLetters,
         successors: Successors,
         pauses: Pauses,
+        lots: Lots,
     ) -> None:
         store = core.store
         self._store = store
@@ -79,6 +82,7 @@ class Requeue:
         self._dead_letters = dead_letters
         self._successors = successors
         self._pauses = pauses
+        self._lots = lots
         self._exports = exports
         self._tombstones = core.tombstones
         self._paging = core.paging
@@ -200,8 +204,7 @@ class Requeue:
         now = self._machine.now
         if job.state == QUEUED:
             # Nobody took it for a whole retry period: it may stay where it is.
-            self._replicas.announce(job, bus.QUEUED)
-            store.postpone(job)
+            self._lots.stays(job)
             return
         queue = store.queues.by_name.get(job.queue)
         if job.retry and queue is not None and queue.paused & PAUSED_IN:
@@ -271,11 +274,15 @@ class Requeue:
         job = self._living_job(sender, message.id)
         if job is None:
             return
+        lot = message.aux
+        if lot and not message.flags and self._lots.has(job, sender, lot):
+            return
         self._pauses.count(job, message.flags)
-        self._queued_elsewhere(job, sender, message.flags)
+        self._queued_elsewhere(job, sender, message.flags, lot)
 
-    def _queued_elsewhere(self, job: Job, sender: bytes, flags: int) -> None:
-        """Handle that the node ``sender`` has ``job`` in its queue; ``flags``: see ``bus``."""
+    def _queued_elsewhere(self, job: Job, sender: bytes, flags: int, lot: int = 0) -> None:
+        """Handle that the node ``sender`` has ``job`` in its queue, in one of its lots unless
+        ``lot`` is 0; ``flags``: see ``bus``."""
         if job.retry and self._pauses.is_lost(job, flags):
             job.flags &= ~FLAG_DELIVERED
             if job.flags & FLAG_IN_HAND:
@@ -297,6 +304,8 @@ class Requeue:
         self._leave_to_other(job)
         if was_queued and job.retry and self._peers.understands(sender):
             self._ask_again(job)
+        elif lot and job.retry:
+            self._lots.join(job, sender, lot)
 
     def _is_about_to_ask(self, job: Job) -> bool:
         """Whether this node asks within half a second whether another holder has ``job``. A pause

@@ -60,7 +60,7 @@ class GivenWriter:
             return b""
         left = job.etime - self._now
         etime = left + 1 if left > 0 else 1
-        flags = job.flags & FLAGS_ON_BUS
+        flags = int(job.flags & FLAGS_ON_BUS)
         like = self._like
         if (
             like is None

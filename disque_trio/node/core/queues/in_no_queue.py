@@ -54,11 +54,13 @@ class InNoQueue:
     Attributes:
         lines: their segments.
         over: numbers of those of loaded jobs whose time has come.
+        break_up: called before a look at the timers: lots of copies go back there.
     """
 
     def __init__(self, store: JobStore, out: PageOut) -> None:
         self.lines = SegmentLines(b"", {}, {}, _nothing)
         self.over: deque[int] = deque()
+        self.break_up: Callable[[], None] = _nothing
         self._coming = 0  # the last one of these that was read
         self._came_at = 0
         self._store = store
@@ -94,6 +96,7 @@ class InNoQueue:
         looked = 0
         waiting = self._store.progress.waiting
         # First those that are not needed for longest.
+        self.break_up()
         for number in self._timers.numbers(self._below):
             self._below = number
             for job in self._timers.in_bucket(number):

@@ -372,7 +372,7 @@ class PageOut:
             id = job.id
             checksum = columns.add(job, flags, whole)
             if holders is not None and job.retry:
-                awake = int(job.awake)
+                awake = store.awake_of(job)
                 tell_at = awake if not tell_at or awake < tell_at else tell_at
                 retry = int(job.retry)
                 segment.retry = retry if not segment.retry else min(segment.retry, retry)

@@ -43,7 +43,7 @@ from disque_trio.node.core.jobs.outcomes import RING_MASK, Outcomes
 from disque_trio.node.core.jobs.progress import Progress
 from disque_trio.node.core.jobs.registry import Registry
 from disque_trio.node.core.jobs.replicas import Replicas
-from disque_trio.node.core.jobs.timers import JobTimers
+from disque_trio.node.core.jobs.timers import IN_LOT, JobTimers
 from disque_trio.node.core.jobs.trailers import Trailers
 from disque_trio.node.core.jobs.uniques import Uniques
 from disque_trio.node.core.jobs.waits import ReplicationWaits
@@ -312,6 +312,8 @@ class JobStore:
         queue.remove(job)
         queue.atime = self.machine.now
         job.state = ACTIVE
+        if job.awake >= IN_LOT:
+            self.schedule(job)
 
     # ---- jobs: out --------------------------------------------------------------------------
 
@@ -360,6 +362,8 @@ class JobStore:
         queue.atime = machine.now
         job.state = ACTIVE
         job.flags |= FLAG_DELIVERED
+        if job.awake >= IN_LOT:
+            self.schedule(job)
         if job.retry == 0:
             self.evictable[job.id] = job
             if machine.journaling:
@@ -517,6 +521,10 @@ class JobStore:
             lead = min(2 * WARNING_TIME, job.retry * 500)
             return lead + (job.qtime - lead) % (job.retry * TOGETHER + 1)
         return WARNING_TIME if job.flags & FLAG_WILLQUEUE else 0
+
+    def awake_of(self, job: Job) -> int:
+        """When the timers look at ``job``, or at the lot that it is in, in ms; 0: never."""
+        return int(job.qtime) - self.ahead(job) if job.awake >= IN_LOT else int(job.awake)
 
     def cron(self, now: int) -> None:
         """Do the periodic work at ``now``."""

@@ -32,6 +32,8 @@ UPDATED: Final = 6  # this change of a job is known here
 WISH: Final = 11  # clients here wait for jobs of queues that match these patterns
 LEFT: Final = 14  # these jobs are no longer in a queue here (only for nodes that have such news)
 LOST: Final = 16  # these jobs were lost here: the file was damaged
+STAYS: Final = 18  # these lots of jobs are still in queues here (only for nodes that keep lots)
+UNSURE: Final = 20  # what the asking node said of these lots is not what is known here (likewise)
 
 _TICKET: Final = 1  # type of the field with number and kind; other fields have higher types
 

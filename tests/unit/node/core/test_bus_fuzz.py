@@ -35,7 +35,7 @@ from tests.support.mesh import Mesh
 
 PACKETS_A_TURN = 25
 KINDS = {number for name, number in vars(calls).items() if name.isupper() and name[0] != "_"}
-NEWS = {calls.ENDED, calls.UPDATED, calls.WISH, calls.LEFT, calls.LOST}
+NEWS = {calls.ENDED, calls.UPDATED, calls.WISH, calls.LEFT, calls.LOST, calls.STAYS, calls.UNSURE}
 
 
 @pytest.fixture(scope="module")

@@ -59,4 +59,4 @@ def test_the_plot_has_a_line_for_each_kind_of_cluster() -> None:
         [float(p.split()[1]) for p in path.attrib["d"][1:].split("L")] for path in (one, threes)
     ]
     assert heights[0][0] == heights[1][0] == heights[1][1]
-    assert heights[0][1] < heights[0][0]  # dearer is further up
+    assert heights[0][1] < heights[0][0]  # what costs more is further up

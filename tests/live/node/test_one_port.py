@@ -241,10 +241,11 @@ def test_clients_go_on_while_a_process_is_killed_or_restarts(several: Start) -> 
 
 def test_processes_survive_what_another_release_may_say(several: Start) -> None:
     port = OnePort(several())
-    found = re.findall(r"@(disque-\w+-1)$", Path("/proc/net/unix").read_text(), re.MULTILINE)
+    listening = r" 00010000 .* @(disque-\w+-1)$"
+    [*_, name] = re.findall(listening, Path("/proc/net/unix").read_text(), re.MULTILINE)
     for words in (b"x", b"OFFER", b"OFFER 1 2", b"TAKE 1", b"READY 1", b"HERE 0 2", b"NODE x 1"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
-            stranger.connect("\0" + found[0])
+            stranger.connect("\0" + name)
             stranger.settimeout(HANG_SECONDS)
             assert stranger.recv(100).startswith(b"*3\r\n$4\r\nNODE")
             with open("/dev/null") as file:

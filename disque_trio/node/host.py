@@ -5,19 +5,21 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from socket import socket
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from disque_trio.cluster.cluster import Cluster
 from disque_trio.config import Config, rewrite
 from disque_trio.eventlog.recorder import EventLog
 from disque_trio.node.index_file import IndexFile
 from disque_trio.node.progress_file import ProgressFile
-from disque_trio.node.siblings import Siblings
 from disque_trio.node.worker import Worker
 from disque_trio.process.restart import replace_process
 from disque_trio.process.systemd import Notifier
 from disque_trio.respserver.commands.info import Fields
 from disque_trio.respserver.process_host import ProcessHost, Program
+
+if TYPE_CHECKING:
+    from disque_trio.node.siblings import Siblings
 
 
 class NodeProgram(Program, Protocol):
@@ -26,7 +28,7 @@ class NodeProgram(Program, Protocol):
     event_log: EventLog
     progress_file: ProgressFile
     index_file: IndexFile
-    siblings: Siblings | None
+    siblings: "Siblings | None"
 
     def restart_problem(self) -> str | None:
         """Return why a new process could not take over from this one, or None."""

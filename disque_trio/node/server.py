@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -36,7 +37,6 @@ from disque_trio.node.shared_file import (
     policies_file,
     schedules_file,
 )
-from disque_trio.node.siblings import Siblings
 from disque_trio.node.worker import Worker
 from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log, Logging
@@ -64,6 +64,9 @@ from disque_trio.respserver.process_host import reload_users
 from disque_trio.respserver.reload import reload
 from disque_trio.respserver.user_file import UserFileError, check_users
 from disque_trio.version import VERSION
+
+if TYPE_CHECKING:
+    from disque_trio.node.siblings import Siblings
 
 LOOK_SECONDS = 0.002  # between looks at whether all other nodes have answered
 
@@ -223,7 +226,9 @@ class Server(Product):
             raise
         self.siblings: Siblings | None = None
         if worker is not None and worker.server:
-            self.siblings = Siblings(
+            from disque_trio.node import siblings
+
+            self.siblings = siblings.Siblings(
                 self.engine, self.node, worker.number, config.processes, worker.server, self.log
             )
         self.daemon.apply(list(config.values()))

@@ -31,6 +31,7 @@ SELDOM = {  # what a server without TLS, metrics, schedules and extras need not 
     "argparse",
     "asyncio",
     "coredis",
+    "disque_trio.node.siblings",
     "disque_trio.node.supervisor",
     "email",
     "hashlib",

@@ -9,6 +9,7 @@ RUNS: Final = {
     "latency": "latency of a job's life at a given load, and pauses of the node",
     "memory": "memory per job, and how long a node stops to free it",
     "beside-c": "comparison with C Disque",
+    "gossip": "cost of knowing the other nodes, by the size of the cluster",
     "guard": "fails if a hot path takes 10% more instructions",
     "paging": "cost of a queue that lies on disk, beside one in memory",
     "profile": "where the time of a loaded node goes",

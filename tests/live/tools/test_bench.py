@@ -90,6 +90,14 @@ def test_the_steps_of_a_command_are_printed() -> None:
     assert "\n| ADDJOB | 16 |" in done.stdout
 
 
+def test_what_nodes_spend_on_knowing_each_other_is_measured() -> None:
+    done = bench("gossip", "--quick")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert [row[1].strip() for row in rows[2:]] == ["3", "10"]
+    assert all(float(cell) > 0 for row in rows[2:] for cell in row[2:-1])
+
+
 # ---- compared with another program that accepts Disque's options ------------------------------
 
 

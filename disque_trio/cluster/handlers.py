@@ -1,6 +1,7 @@
 """Handles MEET, PING, PONG and FAIL packets and updates the table of nodes."""
 
 from collections.abc import Callable
+from typing import Final
 
 from disque_trio.cluster.blacklist import Blacklist
 from disque_trio.cluster.failure import FAILING, mark_down
@@ -11,6 +12,8 @@ from disque_trio.cluster.myself import Myself
 from disque_trio.cluster.trust import Trust
 from disque_trio.process.addresses import is_port, plain_ip, told_ip, usefulness
 from disque_trio.protocol.bus import (
+    GOSSIP_SIZE,
+    HEADER_SIZE,
     MEET,
     NODE_FAIL,
     NODE_HANDSHAKE,
@@ -20,15 +23,19 @@ from disque_trio.protocol.bus import (
     PONG,
     Gossip,
     PacketError,
+    check_gossip,
+    entry_flags,
+    read_entry,
     read_fail,
-    read_gossip,
     sender_address,
     sender_extensions,
     sender_flags,
     sender_tls_port,
     sender_trouble,
 )
+from disque_trio.protocol.serialjob import NODE_ID_LENGTH
 
+_NEWS: Final = FAILING | NODE_NOADDR
 MAX_HANDSHAKES = 100  # at a time, caused by other nodes
 
 
@@ -65,7 +72,7 @@ class PacketHandlers:
 
     def handle_ping(self, link: Link, type: int, sender: bytes, packet: bytes) -> None:
         """Handle a PING, PONG or MEET. Raises ``PacketError``."""
-        entries = read_gossip(packet)
+        check_gossip(packet)
         if not is_node_id(sender):
             raise PacketError("the sender has no id")
         trust = self.trust
@@ -112,7 +119,7 @@ class PacketHandlers:
             known.trouble = trouble
             self._members.update(False)
         known.tls_port = sender_tls_port(packet)
-        self._hear_gossip(known, entries)
+        self._hear_gossip(known, packet)
 
     def _greet(self, link: Link, packet: bytes) -> bool:
         """Respond to the MEET of an unknown node by meeting it, too. Returns False if its key does
@@ -187,12 +194,19 @@ class PacketHandlers:
             self._heartbeat.unlink(member)
             self._members.update()
 
-    def _hear_gossip(self, sender: Member, entries: list[Gossip]) -> None:
+    def _hear_gossip(self, sender: Member, packet: bytes) -> None:
         """Handle what ``sender`` says about third nodes."""
-        for entry in entries:
+        for at in range(HEADER_SIZE, len(packet), GOSSIP_SIZE):
+            member = self._known.get(packet[at : at + NODE_ID_LENGTH])
+            if (
+                member is not None
+                and not (member.flags | entry_flags(packet, at)) & _NEWS
+                and not member.reports
+            ):
+                continue  # mostly: it is well, as expected; no need to read the rest
+            entry = read_entry(packet, at)
             if entry.id == self._me.packets.id or entry.id == sender.id:
                 continue
-            member = self._known.get(entry.id)
             if member is None:
                 if not (
                     entry.flags & (NODE_NOADDR | NODE_HANDSHAKE)

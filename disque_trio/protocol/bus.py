@@ -387,14 +387,26 @@ def read_gossip(packet: bytes) -> list[Gossip]:
     Raises:
         PacketError: its length is wrong.
     """
+    check_gossip(packet)
+    return [read_entry(packet, at) for at in range(HEADER_SIZE, len(packet), GOSSIP_SIZE)]
+
+
+def check_gossip(packet: bytes) -> None:
+    """Raise ``PacketError`` if the length of a PING, PONG or MEET is wrong."""
     count = packet[14] << 8 | packet[15]
     if len(packet) != HEADER_SIZE + count * GOSSIP_SIZE:
         raise PacketError(f"{len(packet)} bytes do not hold {count} gossip entries")
-    entries: list[Gossip] = []
-    for at in range(HEADER_SIZE, len(packet), GOSSIP_SIZE):
-        id, ping_sent, pong_received, ip, port, flags, _, _ = _GOSSIP.unpack_from(packet, at)
-        entries.append(Gossip(id, ping_sent, pong_received, read_ip(ip), port, flags))
-    return entries
+
+
+def read_entry(packet: bytes, at: int) -> Gossip:
+    """The gossip entry at ``at``."""
+    id, ping_sent, pong_received, ip, port, flags, _, _ = _GOSSIP.unpack_from(packet, at)
+    return Gossip(id, ping_sent, pong_received, read_ip(ip), port, flags)
+
+
+def entry_flags(packet: bytes, at: int) -> int:
+    """The NODE_* bits in the gossip entry at ``at``."""
+    return packet[at + 96] << 8 | packet[at + 97]
 
 
 def read_fail(packet: bytes) -> bytes:

@@ -13,7 +13,7 @@ staying there; on a holder, any news of where it is. Jobs that no other node hol
 well, of which nobody is told. Nodes that do not know lots are told of each job, as ever.
 """
 
-from hashlib import blake2b
+import hashlib
 from heapq import heappop, heappush
 from struct import Struct
 from typing import Any, Final
@@ -71,7 +71,7 @@ class Lot:
         """The digest of the ids of ``jobs``, which are all that are in it."""
         if self.digested != len(jobs):
             ids = sorted([job.id for job in jobs])
-            self.digest = blake2b(b"".join(ids), digest_size=8).digest()
+            self.digest = hashlib.blake2b(b"".join(ids), digest_size=8).digest()
             self.digested = len(jobs)
         return self.digest
 

@@ -33,12 +33,12 @@ from disque_trio.process.logs import Log
 from disque_trio.resp.command import encode_command
 from disque_trio.resp.request import RequestParser
 from disque_trio.respserver.acl.user import User
+from disque_trio.respserver.io.acceptor import Acceptor
 from disque_trio.respserver.io.beside import Beside
 from disque_trio.respserver.io.connection import Connection
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.listeners import admitting
 from disque_trio.respserver.io.movable import Look, MovableConnection
-from disque_trio.respserver.io.shared_door import SharedDoor
 from disque_trio.respserver.over_budget import connections_refused
 
 _IDS = 1_000_000_000  # clients of each process; the next one's have ids above
@@ -122,7 +122,7 @@ class Siblings:
         self._node = node
         self._server = server
         self.log = log
-        self._doors: list[SharedDoor] = []
+        self._acceptors: list[Acceptor] = []
         self._entrance: _Entrance | None = None
         self._links: list[_Link] = []
         self._by_id: dict[bytes, _Link] = {}  # those by which clients can be handed over
@@ -139,14 +139,14 @@ class Siblings:
         cancelled."""
         self._open()
         engine = self._engine
-        self._doors = [
-            SharedDoor(listener, engine, admitting(listener, engine, self._look))
+        self._acceptors = [
+            Acceptor(listener, engine, admitting(listener, engine, self._look))
             for listener in shared
         ]
         try:
             async with trio.open_nursery() as nursery:
-                for door in self._doors:
-                    nursery.start_soon(door.run)
+                for acceptor in self._acceptors:
+                    nursery.start_soon(acceptor.run)
                 while True:
                     with trio.move_on_at(self._withdraw_late()):
                         await self._offered.wait()
@@ -175,8 +175,8 @@ class Siblings:
         if self._closed:
             return
         self._closed = True
-        for door in self._doors:
-            door.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
         if self._entrance is not None:
             self._engine.leave(self._entrance.sock.fileno())
             self._entrance.sock.close()
@@ -238,8 +238,8 @@ class Siblings:
             self._serve_on(offer)
         link.held = {}
         link.offers = {}
-        for door in self._doors:
-            door.look_again()
+        for acceptor in self._acceptors:
+            acceptor.look_again()
         if link.ours and link.id and not self._closed:
             self._connect(link.number)  # unless it has ended
 

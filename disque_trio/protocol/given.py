@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final
 
 from disque_trio.protocol.bus import GIVEN, HEADER_SIZE, PacketError, PacketWriter, read_u32
-from disque_trio.protocol.settled import Row
+from disque_trio.protocol.settled import Confirmation
 
 HEAD: Final = Struct("<BBHIIIHHII")
 HEAD_SIZE: Final = HEAD.size
@@ -27,13 +27,13 @@ MOST: Final = 512 * 1024  # bytes after which there are no more jobs in it
 _ROW: Final = Struct(">II")
 
 
-def given_packet(packets: PacketWriter, heard: Row, parts: list[bytes]) -> bytes:
+def given_packet(packets: PacketWriter, heard: Confirmation, parts: list[bytes]) -> bytes:
     """A GIVEN with these ``parts``, which confirms the packets ``heard``."""
     return packets.packet(GIVEN, b"".join([_ROW.pack(heard.first, heard.last), *parts]))
 
 
-def read_row(packet: bytes) -> Row:
+def read_row(packet: bytes) -> Confirmation:
     """The row that a GIVEN confirms. Raises ``PacketError``."""
     if len(packet) < FIRST:
         raise PacketError("a GIVEN is too short")
-    return Row(read_u32(packet, HEADER_SIZE), read_u32(packet, HEADER_SIZE + 4))
+    return Confirmation(read_u32(packet, HEADER_SIZE), read_u32(packet, HEADER_SIZE + 4))

@@ -20,21 +20,21 @@ _WANT_SIZE: Final = 9
 WANT_SIZE: Final = _WANT_SIZE  # bytes that a queue takes besides its name
 
 
-class Row(NamedTuple):
+class Confirmation(NamedTuple):
     """The numbers of the first and the last packet of a row; 0: there is none."""
 
     first: int
     last: int
 
 
-NONE: Final = Row(0, 0)
+NONE: Final = Confirmation(0, 0)
 
 
 class Settled(NamedTuple):
     """The contents of a SETTLED."""
 
     number: int
-    heard: Row
+    heard: Confirmation
     ids: list[bytes]
     wants: list[QueueMessage]
 
@@ -59,7 +59,7 @@ def read_settled(packet: bytes) -> Settled:
     if size < at:
         raise PacketError("a SETTLED is too short")
     number = read_u32(packet, HEADER_SIZE)
-    heard = Row(read_u32(packet, HEADER_SIZE + 4), read_u32(packet, HEADER_SIZE + 8))
+    heard = Confirmation(read_u32(packet, HEADER_SIZE + 4), read_u32(packet, HEADER_SIZE + 8))
     end = at + read_u32(packet, HEADER_SIZE + 12) * ID_LENGTH
     if end > size:
         raise PacketError("the ids of a SETTLED go past the end")

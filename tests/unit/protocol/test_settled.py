@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disque_trio.protocol.bus import HEADER_SIZE, SETTLED, PacketError, PacketWriter, QueueMessage
-from disque_trio.protocol.settled import Row, Settled, pack_settled, read_settled
+from disque_trio.protocol.settled import Confirmation, Settled, pack_settled, read_settled
 
 WRITER = PacketWriter(b"a" * 40, 7711)
 U32 = st.integers(0, 2**32 - 1)
@@ -25,13 +25,13 @@ def shown(message: Settled) -> tuple[object, ...]:
 def test_what_is_written_is_read(
     number: int, first: int, last: int, ids: list[bytes], wants: list[QueueMessage]
 ) -> None:
-    message = Settled(number, Row(first, last), ids, wants)
+    message = Settled(number, Confirmation(first, last), ids, wants)
     assert shown(read_settled(packet_of(message))) == shown(message)
 
 
 def test_a_packet_that_is_cut_off_is_malformed_or_tells_less() -> None:
     wants = [QueueMessage(b"q", 1), QueueMessage(b"longer", 9, 3)]
-    whole = packet_of(Settled(7, Row(1, 2), [b"D" * 40, b"E" * 40], wants))
+    whole = packet_of(Settled(7, Confirmation(1, 2), [b"D" * 40, b"E" * 40], wants))
     fine = set()
     for size in range(HEADER_SIZE, len(whole)):
         try:
@@ -43,7 +43,9 @@ def test_a_packet_that_is_cut_off_is_malformed_or_tells_less() -> None:
 
 
 def test_a_length_that_goes_past_the_end_is_malformed() -> None:
-    packet = bytearray(packet_of(Settled(1, Row(0, 0), [b"D" * 40], [QueueMessage(b"q", 1)])))
+    packet = bytearray(
+        packet_of(Settled(1, Confirmation(0, 0), [b"D" * 40], [QueueMessage(b"q", 1)]))
+    )
     for at in (HEADER_SIZE + 15, len(packet) - 2):
         changed = packet[:]
         changed[at] += 1

@@ -29,7 +29,7 @@ MOST: Final = 1_000  # jobs in a lot, as in a packet
 LEAST_RETRY: Final = 2  # s; the others would ask before a lot of jobs with less is told
 A_TURN: Final = 3_000  # jobs of lots to look at
 A_PACKET: Final = 8_000  # jobs in the lots that a packet tells of
-_LOTS: Final = 2  # type of the field with what is told of lots
+_LOTS: Final = 2  # type of the field with what is reported of lots
 _ENTRY: Final = Struct(">III8s")  # number, jobs, when others expire (s), digest
 _NUMBER: Final = Struct(">I")
 _ASK_BEFORE: Final = WARNING_TIME + TIME_ERROR // 2  # ms before the retry time of any job is over
@@ -348,6 +348,6 @@ def _read(entry: Struct, fields: list[Field]) -> list[tuple[Any, ...]]:
     for type, value in fields:
         if type == _LOTS:
             if len(value) % entry.size:
-                raise FieldsError("what is told of lots has the wrong length")
+                raise FieldsError("what is reported of lots has the wrong length")
             found += entry.iter_unpack(value)
     return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.rpc.timer import Timer
 from disque_trio.protocol.bus import SETTLED, PacketWriter, QueueMessage
-from disque_trio.protocol.settled import NONE, WANT_SIZE, Row, Settled, pack_settled
+from disque_trio.protocol.settled import NONE, WANT_SIZE, Confirmation, Settled, pack_settled
 from disque_trio.respserver.machine import Machine
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Settlements:
         self.wants: dict[bytes, dict[bytes, QueueMessage]] = {}
         self._numbers: dict[bytes, int] = {}
         self._sent: dict[bytes, deque[Sent]] = {}
-        self._heard: dict[bytes, Row] = {}
+        self._heard: dict[bytes, Confirmation] = {}
         self._unconfirmed: dict[bytes, None] = {}  # nodes that wait to be told of ``_heard``
         self._confirm_at: i64 = 0
         # The last addition; the next is usually for the same node.
@@ -130,20 +130,20 @@ class Settlements:
         """Note that the packet ``number`` of ``sender`` was carried out."""
         row = self._heard.get(sender, NONE)
         if number == row.last + 1 and row.last:
-            self._heard[sender] = Row(row.first, number)
+            self._heard[sender] = Confirmation(row.first, number)
         elif not row.first <= number <= row.last:
-            self._heard[sender] = Row(number, number)
+            self._heard[sender] = Confirmation(number, number)
         if not self._unconfirmed:
             self._confirm_at = self._machine.now + CONFIRM_AFTER
             self._wake(self._machine.now + CONFIRM_AFTER)
         self._unconfirmed[sender] = None
 
-    def confirmation(self, node: bytes) -> Row:
+    def confirmation(self, node: bytes) -> Confirmation:
         """What a packet to ``node`` has to confirm, which has not to be told again then."""
         self._unconfirmed.pop(node, None)
         return self._heard.get(node, NONE)
 
-    def confirmed(self, node: bytes, row: Row) -> None:
+    def confirmed(self, node: bytes, row: Confirmation) -> None:
         """Note that ``node`` has carried out the packets of ``row``."""
         sent = self._sent.get(node)
         if not sent or sent[0].number > row.last:

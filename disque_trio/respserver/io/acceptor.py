@@ -18,7 +18,7 @@ from disque_trio.respserver.io.engine import Engine
 _PAUSE = 0.1  # s to wait when there are no descriptors or no memory
 
 
-class SharedDoor(Beside):
+class Acceptor(Beside):
     """Accepts clients of ``listener`` between ``open`` and ``close``.
 
     Args:

@@ -16,8 +16,7 @@ from disque_trio.protocol.serialjob import ID_LENGTH
 _HEAD: Final = Struct(">IIII")
 _HEAD_SIZE: Final = 16
 _WANT: Final = Struct(">IBI")
-_WANT_SIZE: Final = 9
-WANT_SIZE: Final = _WANT_SIZE  # bytes that a queue takes besides its name
+WANT_SIZE: Final = 9  # bytes that a queue takes besides its name
 
 
 class Confirmation(NamedTuple):
@@ -67,7 +66,7 @@ def read_settled(packet: bytes) -> Settled:
     wants: list[QueueMessage] = []
     at = end
     while at < size:
-        start = at + _WANT_SIZE
+        start = at + WANT_SIZE
         if start > size:
             raise PacketError("a queue in a SETTLED goes past the end")
         end = start + read_u32(packet, at + 5)

@@ -1,17 +1,19 @@
 """The cost of a job for all nodes, if its producer and its consumer use different ones.
 
 Each queue has a producer and a consumer, which are Python clients that start at different nodes:
-clients that go to the best node for the queue (QOWNER), and clients that stay where they are. Jobs
-have no copies. A measurement begins when all clients have found their nodes. Ratios compare
-measurements next to each other in time; the table shows the median of the rounds.
+clients that go to the best node for the queue (QOWNER), and clients that stay where they are; and,
+for comparison, as many nodes that are no cluster, each with some of the queues. Jobs have no
+copies. A measurement begins when all clients have found their nodes. What the nodes use in
+this time when nothing happens is subtracted. Ratios compare measurements next to each other in
+time; the table shows the median of the rounds.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -28,7 +30,9 @@ SECTION = "hints"
 BATCH = 16  # jobs of an add_many
 IN_HAND = 16  # jobs of a consumer
 LIMIT = 600.0  # s
-AWARE, STAYS = "go to the best node", "stay where they are"
+IDLE = 3.0  # s to find out what nodes use when nothing happens
+AWARE, STAYS, APART = "go to the best node", "stay where they are", "no cluster"
+WAYS = (APART, AWARE, STAYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +62,27 @@ def run(plan: Plan) -> Findings:
     samples: list[Sample] = []
     for number in range(plan.rounds):
         say(f"round {number + 1}")
-        for nodes, clients in [(1, STAYS), *[(n, c) for n in plan.nodes for c in (AWARE, STAYS)]]:
-            with cluster([plan.server] * nodes) as running:
-                usage = trio.run(_load, plan, running, clients == AWARE)
+        for nodes, clients in [(1, APART), *[(n, way) for n in plan.nodes for way in WAYS]]:
+            with _nodes(plan, nodes, clients) as running:
+                usage = trio.run(_load, plan, running, clients)
             count = plan.jobs * plan.queues
             packets = usage.packets / count
             samples.append(Sample(nodes, clients, 1e6 * usage.cpu / count, packets))
     return Findings(report(samples), samples)
 
 
-async def _load(plan: Plan, running: Cluster, hints: bool) -> Usage:
+@contextmanager
+def _nodes(plan: Plan, nodes: int, clients: str) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        sizes = [1] * nodes if clients == APART else [nodes]
+        parts = [
+            stack.enter_context(cluster([plan.server] * size, name=f"part-{number}"))
+            for number, size in enumerate(sizes)
+        ]
+        yield Cluster([server for part in parts for server in part.servers])
+
+
+async def _load(plan: Plan, running: Cluster, clients: str) -> Usage:
     """Send the jobs through the cluster, and return what that cost the nodes."""
     done: list[int] = [0]
 
@@ -77,9 +92,10 @@ async def _load(plan: Plan, running: Cluster, hints: bool) -> Usage:
     async with AsyncExitStack() as stack:
         ports = itertools.cycle([server.port for server in running.servers])
         pairs: list[tuple[Client, Client]] = []
-        for here, there in itertools.pairwise(itertools.islice(ports, plan.queues + 1)):
+        for here, next_one in itertools.pairwise(itertools.islice(ports, plan.queues + 1)):
+            there = here if clients == APART else next_one
             producer, consumer = [
-                await stack.enter_async_context(connect(f"{HOST}:{port}", hints=hints))
+                await stack.enter_async_context(connect(f"{HOST}:{port}", hints=clients == AWARE))
                 for port in (here, there)
             ]
             pairs.append((producer, consumer))
@@ -90,7 +106,10 @@ async def _load(plan: Plan, running: Cluster, hints: bool) -> Usage:
         for _ in range(3):  # so that all have found their nodes
             await _add(plan, producers, BATCH)
             await trio.sleep(1)
+        resting = running.usage()
+        await trio.sleep(IDLE)
         before, already = running.usage(), done[0]
+        idle = before.since(resting)
         started = time.monotonic()
         await _add(plan, producers, plan.jobs)
         while done[0] < already + plan.jobs * plan.queues:
@@ -98,8 +117,9 @@ async def _load(plan: Plan, running: Cluster, hints: bool) -> Usage:
                 raise running.failure(f"only {done[0] - already} jobs were done")
             await trio.sleep(0.01)
         usage = running.usage().since(before)
+        share = (time.monotonic() - started) / IDLE
         nursery.cancel_scope.cancel()
-    return usage
+    return Usage(usage.cpu - share * idle.cpu, usage.packets - round(share * idle.packets), None)
 
 
 async def _add(plan: Plan, producers: Sequence[Client], jobs: int) -> None:
@@ -119,7 +139,7 @@ def _name(number: int) -> str:
 def report(samples: list[Sample]) -> str:
     """The table."""
     by_way = grouped(samples, lambda sample: (sample.nodes, sample.clients))
-    one = by_way[1, STAYS]
+    one = by_way[1, APART]
     rows = [
         [
             str(nodes),

@@ -46,7 +46,7 @@ def test_clients_for_threads_and_for_spark_have_names(shared_node: LiveNode) -> 
     with connect_sync(at, client_name="threads") as client:
         assert named(shared_node, "threads") == 1
         express = Express(lambda: client, Login(client_name="express"), 5.0)
-        assert express.ask(["PING"]) is not None
+        assert express.ask("q", ["PING"]) is not None
         assert named(shared_node, "express") == 1
         express.close()
     with BlockingClient([at], Login(client_name="spark")) as blocking:
@@ -72,7 +72,7 @@ async def test_a_client_that_may_not_name_its_connection_works_without_a_name(
     with BlockingClient([f"127.0.0.1:{node.port}"], login) as blocking:
         blocking.call("PING")
         express = Express(lambda: _At(node), login, 5.0)  # type: ignore[arg-type,return-value]
-        assert express.ask(["PING"]) is not None
+        assert express.ask("q", ["PING"]) is not None
         assert named(node, "shop") == 0
         express.close()
 
@@ -81,4 +81,7 @@ class _At:
     """The part of a client that ``Express`` needs."""
 
     def __init__(self, node: LiveNode) -> None:
-        self.address = f"127.0.0.1:{node.port}"
+        self._address = f"127.0.0.1:{node.port}"
+
+    def run(self, function: object) -> str:
+        return self._address

@@ -146,7 +146,7 @@ class Machine:
         now = self.now()
         peers: StaticMesh | Membership
         if world.plan.static:
-            older = {world.machines[index].id for index in world.plan.older}
+            older = {one.id for one in world.machines if one.index in world.plan.older}
             peers = self.mesh = StaticMesh(packets, connect, world.addresses, older)
         else:
             peers = self.membership = Membership(packets, connect, self.rng)

@@ -26,9 +26,9 @@ MAX_HOLDERS: Final = 1_000  # of a job from another node
 # Takes what a known job has, in its second form, from another node, with a trailer if there is one.
 TakeChange: TypeAlias = Callable[[Job, Job, Trailer | None], bool]
 
-# Bytes that are in no id become 0: they would break replies, or lines of the event log.
+# Bytes that are in no id become others: they would break replies, or lines of the event log.
 _IN_IDS: Final = bytes(
-    byte if 0x21 <= byte < 0x7F and byte not in b'"\\' else 0 for byte in range(256)
+    byte if 0x21 <= byte < 0x7F and byte not in b'"\\' else byte == 0 for byte in range(256)
 )
 
 # Offsets in a serialised job (see ``serialjob``).

@@ -145,13 +145,14 @@ def test_jobs_before_a_malformed_one_are_taken(mesh: Mesh) -> None:
         packet[: third + 54],
         packet[:third] + b"X" + packet[third + 1 :],
         packet[: third + 20] + b"\n" + packet[third + 21 :],
+        packet[: third + 20] + b"\0" + packet[third + 21 :],
         packet[: third + 47] + b"\xff" + packet[third + 48 :],
         packet[:-1],
         packet + given.WHOLE,
         packet + given.WHOLE + b"\4\0\0\0junk",
     ):
         mesh[1].node.receive(mesh.ids[0], broken, mesh[1].now)
-    assert mesh[1].node.bad_packets == 12
+    assert mesh[1].node.bad_packets == 13
     assert [mesh[1].held(id) for id in ids] == [True, True, True]
 
 

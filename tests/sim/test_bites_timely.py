@@ -208,4 +208,4 @@ class SilentNodes(DeadNodes):
 
 
 def test_what_clients_of_a_dead_node_have_is_found_if_it_is_delivered(made_of: MadeOf) -> None:
-    assert found(made_of(SilentNodes), TIMELY, "which is gone, has had", first=136)
+    assert found(made_of(SilentNodes), TIMELY, "which is gone, has had", first=526)

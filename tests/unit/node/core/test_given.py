@@ -13,7 +13,7 @@ from disque_trio.protocol.bus import (
     QueueMessage,
     packet_type,
 )
-from disque_trio.protocol.settled import NONE, Row, Settled, pack_settled, read_settled
+from disque_trio.protocol.settled import NONE, Confirmation, Settled, pack_settled, read_settled
 from tests.support.gifts import given_ids, is_gift
 from tests.support.mesh import Mesh
 
@@ -165,7 +165,7 @@ def test_it_confirms_what_the_other_node_has_told(mesh: Mesh) -> None:
     mesh.settle()
     add(mesh, 1)
     ((_, _, packet),) = mesh.moving
-    assert given.read_row(packet) == Row(1, 1)
+    assert given.read_row(packet) == Confirmation(1, 1)
     mesh.told()
     mesh.advance(3)
     assert mesh.told("settled", "setack") == []

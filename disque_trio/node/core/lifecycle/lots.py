@@ -9,8 +9,8 @@ Otherwise, its copies get timers of their own again, and it says so (UNSURE); th
 lot is announced. So what a lot says is never believed of a job that is not in it on both sides.
 
 Whatever happens to a job takes it out of its lot: on a node that has it queued, anything but
-staying there; on a holder, any news of where it is. Jobs that no other node holds are in lots as
-well, of which nobody is told. Nodes that do not know lots are told of each job, as ever.
+staying there; on a holder, any news of where it is. If one of its holders does not know lots, all
+are told of the job alone, as ever.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ MOST: Final = 1_000  # jobs in a lot, as in a packet
 LEAST_RETRY: Final = 2  # s; the others would ask before a lot of jobs with less is told
 A_TURN: Final = 3_000  # jobs of lots to look at
 A_PACKET: Final = 8_000  # jobs in the lots that a packet tells of
-_LOTS: Final = 2  # type of the field with what is reported of lots
+_LOTS: Final = 2  # type of the field with entries about lots
 _ENTRY: Final = Struct(">III8s")  # number, jobs, when others expire (s), digest
 _NUMBER: Final = Struct(">I")
 _ASK_BEFORE: Final = WARNING_TIME + TIME_ERROR // 2  # ms before the retry time of any job is over
@@ -42,7 +42,7 @@ class Lot:
         bucket: of the timers, which has the jobs.
         node: id of the node that has them in its queues; empty: this one.
         number: by which that node tells of it; never 0.
-        holders: of the jobs, if they are queued here; None: only this node, or it is not known.
+        holders: of the jobs, if they are queued here; otherwise empty.
         retry: of all jobs, in s.
         due: when to tell the holders; or when the jobs get timers of their own, as nothing was
             heard, in ms.
@@ -55,7 +55,7 @@ class Lot:
     )  # fmt: skip
 
     def __init__(
-        self, bucket: int, node: bytes, number: int, holders: tuple[bytes, ...] | None, retry: int
+        self, bucket: int, node: bytes, number: int, holders: tuple[bytes, ...], retry: int
     ) -> None:
         self.bucket = bucket
         self.node = node
@@ -99,7 +99,7 @@ class Lots:
         self._by_bucket: dict[int, Lot] = {}
         self._own: dict[int, Lot] = {}  # by number
         self._others: dict[tuple[bytes, int], Lot] = {}  # by node and number
-        self._open: dict[tuple[tuple[bytes, ...] | None, int], Lot] = {}  # by holders and retry
+        self._open: dict[tuple[tuple[bytes, ...], int], Lot] = {}  # by holders and retry
         self._order: list[tuple[int, int]] = []  # heap: when to look, at which bucket
         self._told: dict[bytes, list[bytes]] = {}  # entries that have yet to be sent
         self._jobs_told = 0
@@ -120,6 +120,7 @@ class Lots:
         self._open.clear()
         self._order.clear()
         self._told.clear()
+        self._jobs_told = 0
         self._replicas.lots.clear()
 
     def _add(self, lot: Lot) -> None:
@@ -172,16 +173,17 @@ class Lots:
         """The lot to put ``job`` into, which is queued here; None: it has to be alone."""
         now = self._machine.now
         retry = int(job.retry)
-        if retry < LEAST_RETRY or job.etime * 1000 <= now + 2000 * retry:
+        holders = job.delivered
+        if holders is None or retry < LEAST_RETRY or job.etime * 1000 <= now + 2000 * retry:
             return None
-        key = (job.delivered, retry)
+        key = (holders, retry)
         lot = self._open.get(key)
         if lot is not None and now < lot.closes and self._timers.lot_size(lot.bucket) < MOST:
             return lot
-        if not self._all_know_lots(job.delivered):
+        if not self._all_know_lots(holders):
             return None
         self._last = (self._last or int(self._random() * (1 << 32))) % 0xFFFF_FFFF + 1
-        lot = Lot(self._timers.make_lot(), b"", self._last, job.delivered, retry)
+        lot = Lot(self._timers.make_lot(), b"", self._last, holders, retry)
         lot.due = self._next_time(retry)
         lot.closes = now + retry * self.open_for
         self._own[lot.number] = self._open[key] = lot
@@ -189,10 +191,10 @@ class Lots:
         self._add(lot)
         return lot
 
-    def _all_know_lots(self, holders: tuple[bytes, ...] | None) -> bool:
+    def _all_know_lots(self, holders: tuple[bytes, ...]) -> bool:
         """Whether all ``holders`` know lots; those that have left the cluster do not count."""
         peers = self._peers
-        for id in holders or ():
+        for id in holders:
             if id != self._replicas.own and peers.knows(id) and not peers.keeps_lots(id):
                 return False
         return True
@@ -246,8 +248,6 @@ class Lots:
             return
         lot.due = self._next_time(lot.retry)
         heappush(self._order, (lot.due, lot.bucket))
-        if holders is None:
-            return
         until = min(until + 1, UINT32_MAX)  # there, the jobs that were made here expire 1 s later
         entry = _ENTRY.pack(lot.number, len(jobs), until, lot.digest_of(jobs))
         self._jobs_told += len(jobs)
@@ -270,7 +270,7 @@ class Lots:
         """Handle UNSURE: ``sender`` does not know lots as they are here. Tell it of their jobs."""
         for (number,) in _read(_NUMBER, fields):
             lot = self._own.get(number)
-            if lot is not None and lot.holders and sender in lot.holders:
+            if lot is not None and sender in lot.holders:
                 for job in self._timers.in_bucket(lot.bucket):
                     self._notices.announce(sender, bus.QUEUED, job.id, number)
 
@@ -289,7 +289,7 @@ class Lots:
         again = self._machine.now + job.retry * 1000
         lot = self._others.get((node, number))
         if lot is None:
-            lot = Lot(self._timers.make_lot(), node, number, None, int(job.retry))
+            lot = Lot(self._timers.make_lot(), node, number, (), int(job.retry))
             lot.due = again - _ASK_BEFORE
             self._others[node, number] = lot
             self._add(lot)
@@ -348,6 +348,6 @@ def _read(entry: Struct, fields: list[Field]) -> list[tuple[Any, ...]]:
     for type, value in fields:
         if type == _LOTS:
             if len(value) % entry.size:
-                raise FieldsError("what is reported of lots has the wrong length")
+                raise FieldsError("entries about lots have the wrong length")
             found += entry.iter_unpack(value)
     return found

@@ -11,7 +11,6 @@ from disque_trio.protocol.bus import QUESTION, QUEUED, PacketWriter, packet_type
 from disque_trio.protocol.fields import Field
 from tests.support.bus_fuzz import ask, kind_of, slices
 from tests.support.mesh import Mesh
-from tests.support.node_bench import Bench
 
 RETRY = 20
 IDLE = ("RETRY", RETRY, "TTL", 100_000)
@@ -75,27 +74,12 @@ def test_holders_are_told_of_all_idle_jobs_at_once() -> None:
     assert all(len(idle.lotted(index)) == 50 for index in range(3))
 
 
-def test_a_node_alone_looks_at_its_idle_jobs_together() -> None:
-    bench = Bench()
-    ids = [bench.add("q", "body", *IDLE) for _ in range(100)]
-    bench.advance(RETRY + 1)
-    due: list[int] = []
-    end = bench.now + 10 * RETRY * 1000
-    while (now := bench.node.next_wake()) <= end:
-        due.append(now)
-        bench.advance((now - bench.now) / 1000)
-    assert len(due) < 50
-    assert bench.get_all() == ids
-
-
 def test_a_lot_has_so_many_jobs() -> None:
-    bench = Bench()
-    for _ in range(2 * MOST + 1):
-        bench.add("q", "", *IDLE)
-    bench.advance(RETRY + 1)
-    lots = {job.awake for job in bench.node.store.jobs.values()}
-    assert len(lots) == 3
-    assert min(lots) >= IN_LOT
+    idle = Idle(2 * MOST + 1)
+    for bench in idle.mesh.nodes:
+        lots = {job.awake for job in bench.node.store.jobs.values()}
+        assert len(lots) == 3
+        assert min(lots) >= IN_LOT
 
 
 def test_a_job_that_is_taken_from_a_lot_comes_again_after_its_retry_time() -> None:
@@ -238,7 +222,13 @@ def test_c_nodes_are_told_of_each_job() -> None:
     mesh = Mesh(3)
     mesh.c_nodes.add(2)
     seen: list[bytes] = []
-    mesh.lose = lambda source, target, packet: target == 2 and bool(seen.append(packet))
+
+    def look(source: int, target: int, packet: bytes) -> bool:
+        if target == 2:
+            seen.append(packet)
+        return False
+
+    mesh.lose = look
     ids = [mesh.add(0, *IDLE) for _ in range(10)]
     mesh.advance(RETRY)
     seen.clear()
@@ -382,10 +372,10 @@ def test_malformed_news_of_lots_are_bad_packets() -> None:
 def test_lots_of_different_processes_have_different_numbers() -> None:
     numbers: list[int] = []
     for seed in range(5):
-        bench = Bench(seed)
-        bench.add("q", "body", *IDLE)
-        bench.advance(RETRY + 1)
-        numbers += bench.node.replicas.lots.values()
+        mesh = Mesh(2, seed, jitter=None)
+        mesh.add(0, "REPLICATE", 2, *IDLE)
+        mesh.advance(RETRY + 1)
+        numbers += mesh[0].node.replicas.lots.values()
     assert len(set(numbers)) == 5
 
 

@@ -117,6 +117,9 @@ def _revive_copy(job: Job, segment: Segment, place: int, store: JobStore) -> Non
         heard = segment.heard_at
     if heard:
         spread = int(store.random() * TIME_ERROR) - TIME_ERROR // 2
+        due = first_due(job)  # where it waits for that, there is nothing to ask about before
+        if heard < due:
+            heard = due
         job.qtime = heard + job.retry * 1000 + spread
     job.state = ACTIVE
     node = segment.origin or b""

@@ -281,6 +281,24 @@ def test_copies_on_disk_are_queued_soon_once_their_node_is_dead() -> None:
     assert queued == [0] * 5 + [1] * 55
 
 
+def test_a_copy_that_comes_back_from_disk_asks_for_no_job_that_is_still_delayed() -> None:
+    mesh, ids = holding(60, "DELAY", 30, "RETRY", 5)
+    mesh.advance(3)
+    for id in ids:
+        kept = mesh[0].node.packets.about_job(bus.QUEUED, id)
+        mesh[1].node.receive(mesh.ids[0], kept, mesh[1].now)
+    for id in ids:
+        mesh[1].node.paging.bring(id)
+    mesh.stop_paging(1)
+    mesh.settle()
+    assert mesh[1].pages.jobs == 0
+    mesh.told()
+    mesh.advance(20)
+    assert mesh.told("willqueue") == []
+    mesh.advance(8)
+    assert mesh[0].number_queued() == 60
+
+
 def test_a_copy_on_disk_of_a_job_that_was_queued_again_counts_the_delivery() -> None:
     mesh, ids = holding()
     assert mesh[0].get() == ids[0]

@@ -119,7 +119,7 @@ class Machine:
         self._due = 0  # for which time of the node this is, ms
         self._queues_at = 0  # ms of the node's clock
         self._cron_idled = False  # the last cron had nothing to do
-        self._deleted: set[bytes] = set()  # jobs that it was told to delete this turn
+        self._deleted: set[bytes] = set()  # jobs that it was told to delete
         self._cancelled: set[bytes] = set()  # of which it heard this turn that they are
         self._dies_at = NEVER  # a point in its turn
         self._dies_with_machine = False
@@ -551,7 +551,8 @@ class Machine:
             world.oracle.packets_leave(self, fabric.unsent, self._deleted)
             fabric.flush()
         if self._deleted:
-            self._deleted.clear()
+            # What lies on disk is deleted in a later turn.
+            self._deleted = {id for id in self._deleted if self.holds(id)}
         if self._dies_at == BEFORE_REPLIES and any(one.client.out for one in self.sessions):
             self._dies(set())
             return

@@ -202,6 +202,8 @@ def test_a_turn_that_is_not_on_disk_confirms_nothing(mesh: Mesh) -> None:
 
 
 def test_no_packet_names_more_than_some(mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not settlements.__file__.endswith(".py"):
+        pytest.skip("compiled code has its own copy of the number")
     monkeypatch.setattr(settlements, "MOST", 4)
     ids = take(mesh, 9)
     mesh[1]("ACKJOB", *ids)

@@ -92,9 +92,10 @@ def remade(segment: Segment, place: int, found: SerialJob, store: JobStore) -> J
     job = read_job(found, segment.queue, found.etime, found.ctime, 0)
     now = store.machine.now
     flags = found.flags
-    due = now + job.retry * 1000
+    first = first_due(job)
+    due = (now if now > first else first) + job.retry * 1000
     if segment.origin == LATER:
-        due = first_due(job)
+        due = first
     elif segment.origin == RETRIED:
         flags |= FLAG_WILLQUEUE
     else:

@@ -299,6 +299,25 @@ def test_a_copy_that_comes_back_from_disk_asks_for_no_job_that_is_still_delayed(
     assert mesh[0].number_queued() == 60
 
 
+def test_a_copy_whose_file_is_lost_asks_for_no_job_that_is_still_delayed() -> None:
+    mesh = PagedMesh(3)
+    mesh[1].node.journaling = True
+    for index in range(3):
+        mesh.stop_paging(index)
+    ids = [mesh.add(0, "REPLICATE", 3, "DELAY", 30, "RETRY", 5) for _ in range(60)]
+    mesh.advance(1.5)
+    mesh.send_to_disk(1)
+    mesh.stop_paging(1)
+    mesh[1].files.clear()
+    mesh[1].node.paging.bring(ids[30])
+    mesh.settle()
+    assert mesh[1].damaged
+    assert mesh[1].pages.lost == 0
+    mesh.told()
+    mesh.advance(20)
+    assert mesh.told("willqueue") == []
+
+
 def test_a_copy_on_disk_of_a_job_that_was_queued_again_counts_the_delivery() -> None:
     mesh, ids = holding()
     assert mesh[0].get() == ids[0]

@@ -21,6 +21,7 @@ from disque_trio.node.core.shared.policies import Policy
 from disque_trio.protocol.bus import (
     DELJOB,
     ENDJOB,
+    LOTS,
     SETTLING,
     PacketWriter,
     job_ids,
@@ -140,7 +141,7 @@ class Machine:
         self._wake_at = 0
         packets = PacketWriter(self.id, self.port)
         if self.index in world.plan.older:
-            packets.extensions &= ~SETTLING
+            packets.extensions &= ~(SETTLING | LOTS)
             packets.refresh()
         connect = MachineNetwork(world.fabric, self).connect
         now = self.now()

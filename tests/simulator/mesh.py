@@ -22,7 +22,7 @@ class StaticMesh(Peers):
 
     Args:
         addresses: IP address and client port of all nodes by id, including this one.
-        older: ids of the nodes with which it exchanges neither SETTLED nor GIVEN.
+        older: ids of the nodes with which it exchanges neither SETTLED nor GIVEN, nor lots.
     """
 
     def __init__(
@@ -56,6 +56,9 @@ class StaticMesh(Peers):
 
     def settles(self, id: bytes) -> bool:
         return id in self._addresses and self._older.isdisjoint((id, self.packets.id))
+
+    def keeps_lots(self, id: bytes) -> bool:
+        return self.settles(id)
 
     def linked(self, id: bytes) -> bool:
         link = self._links.get(id)

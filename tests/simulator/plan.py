@@ -63,7 +63,7 @@ class Plan:
         polls: clients ask for jobs without waiting, too.
         hints: producers and consumers ask which node is best for a queue, and go there.
         gentle: extended mode without faults: only clients are careless.
-        older: nodes that know neither SETTLED nor GIVEN.
+        older: nodes that know neither SETTLED nor GIVEN, nor lots.
         minority: nodes that are cut off in liveness mode. minority_dies: they are dead, not cut
             off.
     """

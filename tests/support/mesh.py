@@ -31,7 +31,6 @@ class MeshPeers(Peers):
         self.index = index
         self.away: set[bytes] = set()  # known, but not connected
         self.as_c: set[bytes] = set()  # nodes that appear to be C nodes
-        self.old: set[bytes] = set()  # nodes that know no lots
         self.mute: set[bytes] = set()  # connected, but still loading
         self.slow: set[bytes] = set()  # those that have not yet read earlier packets
         self.expected: set[bytes] = set()  # those that owe an answer
@@ -73,7 +72,7 @@ class MeshPeers(Peers):
         return self.understands(id) and self.mesh.older.isdisjoint((self.index, other))
 
     def keeps_lots(self, id: bytes) -> bool:
-        return id not in self.old and self.understands(id)
+        return self.settles(id)  # which came in the same release
 
     def judge_extensions(self) -> None:
         """Compute whether jobs may have trailers, after a change of ``c_nodes``."""
@@ -119,7 +118,7 @@ class Mesh:
         nodes: a Bench each. log: packets sent so far: from, type, to.
         moving: packets in transit.
         c_nodes: nodes that, like C nodes, neither write nor read the mark of a set of holders.
-        older: nodes of a release that has neither SETTLED nor GIVEN.
+        older: nodes of a release that has neither SETTLED nor GIVEN, nor lots.
     """
 
     make: Callable[..., Bench] = Bench

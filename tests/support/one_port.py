@@ -62,6 +62,17 @@ class OnePort:
         ]
         return {line["id"]: line for line in lines}
 
+    def move(self, client: Wire, number: int, queue: str = "") -> None:
+        """Use ``queue``, by default a new one, of that process until the client is handed over to
+        it. A process that was busy when it was offered the client gets it later."""
+        queue = queue or self.queue(number)
+        id = str(client("CLIENT", "ID"))
+        for _ in range(1_000):
+            use(client, queue, 1)
+            if id in self.clients(number):
+                return
+        raise AssertionError(f"process {number} was not given the client {id}")
+
     def _counts(self) -> list[list[int]]:
         texts = [admin("INFO", "stats") for admin in self.admins]
         return [

@@ -282,6 +282,12 @@ class Exports:
             waiting = [id for id, wanted in nodes.items() if wanted.waits]
             id = waiting[0] if waiting else next(iter(nodes))
             wanted = nodes[id]
+            if wanted.credit and queue.wanted > wanted.time:
+                # Since then, a client here wanted a job in vain: it would have to come back.
+                if not wanted.waits:
+                    del nodes[id]
+                    continue
+                wanted = wanted._replace(jobs=1, credit=False)
             spare = self._spare(queue, wanted.waits, wanted.time)
             if spare <= 0:
                 break

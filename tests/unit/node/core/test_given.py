@@ -259,3 +259,28 @@ def test_a_queue_with_a_limit_is_asked_for_as_before(mesh: Mesh) -> None:
     mesh[1].block("q")
     mesh.advance(0.05)
     assert {type for _, type, _ in mesh.told("needjobs", "settled")} <= {"needjobs"}
+
+
+def test_jobs_stay_once_their_consumer_has_come_to_where_they_are_added() -> None:
+    mesh = Mesh(2)
+
+    def pass_job(taken_at: int) -> None:
+        id = mesh.add(0, "REPLICATE", 1)
+        mesh.advance(0.001)
+        bench = mesh[taken_at]
+        consumer = bench.client()
+        bench.send(consumer, "GETJOB", "FROM", "q")
+        while not bench.replies(consumer):
+            mesh.advance(0.001)
+        bench("ACKJOB", id)
+        mesh.advance(0.001)
+        bench.disconnect(consumer)
+
+    for _ in range(8):
+        pass_job(1)
+    for _ in range(4):
+        pass_job(0)
+    mesh.told()
+    for _ in range(8):
+        pass_job(0)
+    assert mesh.told("given", "yourjobs") == []

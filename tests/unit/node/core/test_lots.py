@@ -43,11 +43,6 @@ class Idle:
         self.kinds.append((source, target, kind))
         return self.drop(source, target, kind)
 
-    def make_old(self, old: int) -> None:
-        """Let one node and the others take each other for nodes without lots."""
-        for index, peers in enumerate(self.mesh.peers):
-            peers.old |= set(self.mesh.ids) if index == old else {self.mesh.ids[old]}
-
     def lotted(self, index: int) -> list[bytes]:
         """The jobs that are in lots on a node."""
         jobs = self.mesh[index].node.store.jobs.values()
@@ -196,7 +191,7 @@ def test_nothing_is_left_of_lots_after_a_flush() -> None:
 def test_nodes_that_know_no_lots_are_told_of_each_job() -> None:
     idle = Idle(20)
     mesh = idle.mesh
-    idle.make_old(2)
+    idle.mesh.older.add(2)
     mesh.advance(RETRY)
     idle.kinds.clear()
     mesh.advance(3 * RETRY)
@@ -209,7 +204,7 @@ def test_nodes_that_know_no_lots_are_told_of_each_job() -> None:
 def test_jobs_that_an_old_node_has_queued_are_in_no_lots() -> None:
     idle = Idle(20)
     mesh = idle.mesh
-    idle.make_old(0)
+    idle.mesh.older.add(0)
     mesh.advance(2 * RETRY)
     idle.kinds.clear()
     mesh.advance(3 * RETRY)
@@ -282,7 +277,7 @@ def test_jobs_of_one_lot_that_expire_one_after_the_other_need_no_look_at_the_res
 def test_commands_about_a_job_in_a_lot_do_what_they_always_do(words: tuple[str | int, ...]) -> None:
     ways = [Idle(5), Idle(5)]
     for index in range(3):
-        ways[1].make_old(index)
+        ways[1].mesh.older.add(index)
     for idle in ways:
         idle.mesh.advance(2 * RETRY)
     assert [len(idle.lotted(0)) for idle in ways] == [5, 0]

@@ -92,10 +92,9 @@ def remade(segment: Segment, place: int, found: SerialJob, store: JobStore) -> J
     job = read_job(found, segment.queue, found.etime, found.ctime, 0)
     now = store.machine.now
     flags = found.flags
-    first = first_due(job)
-    due = (now if now > first else first) + job.retry * 1000
+    due = _retry_time(job, now)
     if segment.origin == LATER:
-        due = first
+        due = first_due(job)
     elif segment.origin == RETRIED:
         flags |= FLAG_WILLQUEUE
     else:
@@ -110,6 +109,13 @@ def remade(segment: Segment, place: int, found: SerialJob, store: JobStore) -> J
     return job
 
 
+def _retry_time(job: Job, heard: int) -> int:
+    """Return when the retry time of ``job``, last heard of at ``heard``, is over (both in ms). It
+    begins after the delay at the earliest."""
+    first = first_due(job)
+    return (heard if heard > first else first) + job.retry * 1000
+
+
 def _revive_copy(job: Job, segment: Segment, place: int, store: JobStore) -> None:
     """Set when ``job``, a copy that was at ``place`` of ``segment``, is queued, and where it is."""
     heard = segment.told
@@ -118,10 +124,7 @@ def _revive_copy(job: Job, segment: Segment, place: int, store: JobStore) -> Non
         heard = segment.heard_at
     if heard:
         spread = int(store.random() * TIME_ERROR) - TIME_ERROR // 2
-        due = first_due(job)  # where it waits for that, there is nothing to ask about before
-        if heard < due:
-            heard = due
-        job.qtime = heard + job.retry * 1000 + spread
+        job.qtime = _retry_time(job, heard) + spread
     job.state = ACTIVE
     node = segment.origin or b""
     if node in (LATER, RETRIED):

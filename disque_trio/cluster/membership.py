@@ -295,6 +295,9 @@ class Membership(Peers):
     def tells(self, id: bytes) -> bool:
         return self._both(id) & TELLING != 0
 
+    def settles(self, id: bytes) -> bool:
+        return self._both(id) & SETTLING != 0
+
     def keeps_lots(self, id: bytes) -> bool:
         return self._both(id) & LOTS != 0
 
@@ -302,14 +305,6 @@ class Membership(Peers):
         """The extensions that this node and the node ``id`` have announced."""
         member = self._known.get(id)
         return 0 if member is None else member.extensions & self.packets.extensions
-
-    def settles(self, id: bytes) -> bool:
-        member = self._known.get(id)
-        return (
-            member is not None
-            and member.extensions & SETTLING != 0
-            and self.packets.extensions & SETTLING != 0
-        )
 
     def linked(self, id: bytes) -> bool:
         member = self._known.get(id)

@@ -258,8 +258,8 @@ class Exports:
         if before is not None:
             until = max(until, before.until)
         credit = message.flags & bus.CREDIT != 0
-        given = 0 if before is None else before.given
-        nodes[sender] = Wanted(count, now, until, waits, credit=credit, given=given)
+        last = 0 if before is None else before.given
+        nodes[sender] = Wanted(count, now, until, waits, credit=credit, given=last)
 
     def offer(self, name: bytes, late: bool = False) -> None:
         """Give a new job of the queue ``name`` to a node that waits for one. ``late``: do not wait

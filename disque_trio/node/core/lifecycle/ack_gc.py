@@ -112,7 +112,7 @@ class AckGc:
                 outcomes.at = (outcomes.at + 1) & RING_MASK
             store.delete(job)  # the only copy
             return True
-        if news and state in (ACTIVE, QUEUED) and self._is_settled(job):
+        if news and state in (ACTIVE, QUEUED) and self._settle(job):
             return True
         if news:
             store.count_acked(job)
@@ -120,9 +120,9 @@ class AckGc:
         self.collect(job)
         return news
 
-    def _is_settled(self, job: Job) -> bool:
+    def _settle(self, job: Job) -> bool:
         """Forget the acknowledged ``job`` if one other node holds it, and can be told at the end of
-        the turn. Returns whether that is so."""
+        the turn; otherwise return False."""
         holders = job.delivered
         if job.flags & (FLAG_TRAILER | FLAG_END_UNKNOWN) or not self._machine.may_confirm:
             return False
@@ -266,10 +266,11 @@ class AckGc:
         left = LOOKED_AT
         while self._unconfirmed and left > 0:
             node, unconfirmed = self._unconfirmed[0]
-            left -= len(unconfirmed[-left:])
-            for id in unconfirmed[-LOOKED_AT:]:
+            some = unconfirmed[-left:]
+            del unconfirmed[-left:]
+            left -= len(some)
+            for id in some:
                 self._acknowledge_again(node, id)
-            del unconfirmed[-LOOKED_AT:]
             if not unconfirmed:
                 self._unconfirmed.popleft()
         ids = self._to_look_at[-LOOKED_AT:]

@@ -135,7 +135,7 @@ class Settlements:
             self._heard[sender] = Confirmation(number, number)
         if not self._unconfirmed:
             self._confirm_at = self._machine.now + CONFIRM_AFTER
-            self._wake(self._machine.now + CONFIRM_AFTER)
+            self._wake(self._confirm_at)
         self._unconfirmed[sender] = None
 
     def confirmation(self, node: bytes) -> Confirmation:

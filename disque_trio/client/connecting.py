@@ -3,8 +3,6 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-import structlog
-
 from disque_trio.client.client import Client
 from disque_trio.client.nodes import Directory, parse_address
 from disque_trio.client.router import Router
@@ -12,9 +10,10 @@ from disque_trio.client.urls import Cluster
 from disque_trio.respclient.background import background
 from disque_trio.respclient.connection import Connector
 from disque_trio.respclient.delivery import InFlight
+from disque_trio.respclient.log import library_log
 from disque_trio.respclient.tls import TlsOption
 
-_log = structlog.get_logger("disque.client")
+_log = library_log("disque.client")
 
 
 @asynccontextmanager

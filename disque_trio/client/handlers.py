@@ -4,17 +4,16 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 
-import structlog
-
 from disque_trio.client.jobs import HeldJob, Jobs
 from disque_trio.client.messages import ERROR, OK, Request, read_request
 from disque_trio.client.supply import Supply
 from disque_trio.respclient.consumer import run_handlers
 from disque_trio.respclient.delivery import InFlight
 from disque_trio.respclient.errors import ReplyError
+from disque_trio.respclient.log import library_log
 from disque_trio.respclient.values import Name
 
-_log = structlog.get_logger("disque.client")
+_log = library_log("disque.client")
 
 Handler = Callable[[HeldJob], Awaitable[Name | None]]
 

@@ -10,8 +10,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-import structlog
-
 from disque_trio.client.nodes import Node
 from disque_trio.client.owners import Owners, parse_owners
 from disque_trio.client.session import Session, open_session
@@ -30,6 +28,7 @@ from disque_trio.respclient.errors import (
     ProtocolError,
     ReplyError,
 )
+from disque_trio.respclient.log import library_log
 from disque_trio.respclient.values import Name
 
 IDLE: Final = 60.0
@@ -41,7 +40,7 @@ _MOST_IDS: Final = 10_000  # of jobs that were taken
 _REFUSALS: Final = (AuthError, LoadingError, MisconfError, NoExtError, NoPermError, OOMError)
 _SHORT: Final = "Memory is short"
 
-_log = structlog.get_logger("disque.client")
+_log = library_log("disque.client")
 
 
 class Followed(Protocol):

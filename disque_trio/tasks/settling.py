@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
-import structlog
-
 from disque_trio.client import AuthError, ConnectionLost, DisqueError
 from disque_trio.respclient.concurrency import CancelScope, Event, Nursery, library
 from disque_trio.respclient.errors import LeavingError
+from disque_trio.respclient.log import library_log
 from disque_trio.respclient.retry import Retry
 from disque_trio.tasks.ending import Ended, Ending, Held
 from disque_trio.tasks.messages import describe
@@ -80,7 +79,7 @@ class Settling:
     """
 
     def __init__(self, log: Log | None = None) -> None:
-        self._log = structlog.get_logger("disque.tasks") if log is None else log
+        self._log = library_log("disque.tasks") if log is None else log
         self._open: dict[str, _Open] = {}
         self._running: dict[str, _Run] = {}
         self._served = False

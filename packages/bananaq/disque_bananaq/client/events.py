@@ -18,9 +18,10 @@ from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.consumer import DeliveryLoop
 from disque_trio.respclient.delivery import Delivery, InFlight
 from disque_trio.respclient.errors import DisqueError
+from disque_trio.respclient.log import library_log
 from disque_trio.respclient.values import Name, as_text, text
 
-log: structlog.typing.FilteringBoundLogger = structlog.get_logger("bananaq.client")
+log: structlog.typing.FilteringBoundLogger = library_log("bananaq.client")
 
 _WAIT_SECONDS = 30.0
 """Seconds that one QGET or QNOTIFY waits."""

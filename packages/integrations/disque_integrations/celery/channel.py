@@ -15,7 +15,6 @@ from functools import partial
 from queue import Empty
 from typing import Any, Final, Protocol
 
-import structlog
 import trio
 from kombu.transport import virtual
 
@@ -38,8 +37,9 @@ from disque_trio.client import Client as AsyncClient
 from disque_trio.client.requests import addjob, new_key
 from disque_trio.client.sync import Client
 from disque_trio.job_options import JobOptions
+from disque_trio.respclient.log import library_log
 
-_log = structlog.get_logger("disque.celery")
+_log = library_log("disque.celery")
 
 _WITHOUT_KEYS: Final = 60.0
 """Seconds for which messages are added without keys after nodes could not agree on a key."""

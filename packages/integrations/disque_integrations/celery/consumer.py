@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
-import structlog
 import trio
 
 from disque_trio.client.fetch import hold
@@ -26,8 +25,9 @@ from disque_trio.respclient.errors import (
     NoExtError,
     ReplyError,
 )
+from disque_trio.respclient.log import library_log
 
-_log = structlog.get_logger("disque.celery")
+_log = library_log("disque.celery")
 
 MAX_CREDIT: Final = 65_535
 _CLOSING: Final = 2.0

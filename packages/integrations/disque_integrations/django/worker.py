@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import partial
 from traceback import format_exception
 
-import structlog
 import trio
 from django.db import close_old_connections
 from django.utils import timezone
@@ -32,12 +31,13 @@ from disque_trio.client.client import Client
 from disque_trio.client.connecting import connect_to
 from disque_trio.client.jobs import HeldJob
 from disque_trio.respclient.errors import DisqueError
+from disque_trio.respclient.log import library_log
 
 CONNECT_SECONDS = 10.0
 UNKNOWN = "unknown"
 """Stands for the worker of an earlier attempt, about which nothing else is known."""
 
-_log = structlog.get_logger("disque.django")
+_log = library_log("disque.django")
 
 
 class Worker:

@@ -124,8 +124,9 @@ async def _load(plan: Plan, running: Cluster, clients: str) -> Usage:
 
 async def _add(plan: Plan, producers: Sequence[Client], jobs: int) -> None:
     async def add(number: int, client: Client) -> None:
-        for _ in range(jobs // BATCH):
-            await client.add_many(_name(number), [b"x" * plan.size] * BATCH, replicate=1)
+        for start in range(0, jobs, BATCH):
+            bodies = [b"x" * plan.size] * (min(start + BATCH, jobs) - start)
+            await client.add_many(_name(number), bodies, replicate=1)
 
     async with trio.open_nursery() as nursery:
         for number, client in enumerate(producers):

@@ -279,6 +279,8 @@ class Channel(virtual.Channel):
         return self.Message(messages.decode(job), channel=self)
 
     def _get(self, queue: str, timeout: float | None = None) -> Job:
+        if (consumer := self._consumer) is not None:  # a job that it hands back may be the next
+            self._disque.run(lambda _: consumer.settled())
         jobs = self._disque.get(self._name(queue), nohang=True)
         if not jobs:
             raise Empty

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 import trio
+from trio_util import AsyncValue
 
 from disque_trio.client.fetch import hold
 from disque_trio.client.jobs import HeldJob, Job
@@ -110,6 +111,7 @@ class Consumer:
         self._credit = 1
         self._line: _Line | None = None
         self._held: dict[str, HeldJob] = {}
+        self._settling = AsyncValue(0)  # how many jobs are being settled
         self._unread: dict[str, str] = {}  # queues by ids of jobs passed on and not yet taken
         self._retired = False
         self._nursery: trio.Nursery | None = None
@@ -173,6 +175,7 @@ class Consumer:
         for id in ids:
             job = self._held.pop(id, None)
             if job is not None and self._nursery is not None:
+                self._settling.value += 1
                 self._nursery.start_soon(self._settle, how, job)
 
     async def _settle(self, how: Callable[[HeldJob], Awaitable[None]], job: HeldJob) -> None:
@@ -181,6 +184,12 @@ class Consumer:
         except DisqueError as error:
             _log.warning("job not settled", job=job.id, error=str(error))
             job.end()
+        finally:
+            self._settling.value -= 1
+
+    async def settled(self) -> None:
+        """Wait until all jobs that ``settle`` was asked to settle are."""
+        await self._settling.wait_value(0)
 
     def retire(self) -> None:
         """Take no more jobs, give back those in hand, and end."""

@@ -355,3 +355,13 @@ def test_kombu_can_be_used_alone(shared_node: LiveNode) -> None:
         message.reject()
         wait_until(lambda: shared_node.info("jobs")["registered_jobs"] == "0")
         assert queue.queue.get() is None
+
+
+def test_a_message_that_was_handed_back_is_the_next_one(shared_node: LiveNode) -> None:
+    url = f"disque://{shared_node.host}:{shared_node.port}"
+    with kombu.Connection(url) as connection, connection.SimpleQueue("back") as queue:
+        queue.put("x")
+        for _ in range(50):
+            assert (message := queue.queue.get()) is not None
+            message.requeue()
+        queue.get_nowait().ack()

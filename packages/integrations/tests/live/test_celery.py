@@ -362,6 +362,7 @@ def test_a_message_that_was_handed_back_is_the_next_one(shared_node: LiveNode) -
     with kombu.Connection(url) as connection, connection.SimpleQueue("back") as queue:
         queue.put("x")
         for _ in range(50):
-            assert (message := queue.queue.get()) is not None
+            message = queue.queue.get()
+            assert message is not None
             message.requeue()
         queue.get_nowait().ack()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tests.simulator.machine import Machine
     from tests.simulator.world import World
 
+HELD_FOR = 500  # ms that a client has a job until its node is killed
 STAGES = (BEFORE_TURN, BEFORE_PERSIST, BEFORE_PACKETS, BEFORE_REPLIES)
 
 
@@ -23,18 +24,23 @@ class Faults:
         over: no more faults may happen.
         only_stops: there are no faults but clean stops, at the worst moment: when another node has
             just given the node jobs, or a second later.
+        only_kills: there is no fault but one kill of a node with a client that has had a job for
+            long enough that its other holders know. It does not start again soon.
     """
 
     def __init__(self, world: "World") -> None:
         self.world = world
         self.rng = Random(f"faults {world.plan.seed}")
         self.over = False
-        self.only_stops = False
+        self.only_stops = self.only_kills = False
         self._when_given: dict[int, Callable[[], None]] = {}
 
     def plan(self, begin: int, end: int) -> None:
         """Cause the faults of the plan between two points in time."""
         plan = self.world.plan
+        if self.only_kills:
+            self._at(begin, self.kill_with_client)
+            return
         kinds: list[tuple[Callable[[], None], int]] = [
             (self.partition, 5),
             (self.crash, 40 if plan.temper == CRASHES else 5),
@@ -94,6 +100,24 @@ class Faults:
             of_machine = rng.random() < 0.4 and self.world.plan.mode != TIMELY
             machine.kill(rng.choice(STAGES), of_machine)
             self._start_later(machine, rng.randrange(100 * MS, 6 * SECOND))
+
+    def kill_with_client(self) -> None:
+        """Kill the first process with a client that has had a job for some time."""
+        for machine in self.world.machines:
+            if self._is_known_to_deliver(machine):
+                machine.kill(BEFORE_TURN, False)
+                self._start_later(machine, 6 * SECOND)
+                return
+        self._at(self.world.loop.now + 50 * MS, self.kill_with_client)
+
+    def _is_known_to_deliver(self, machine: "Machine") -> bool:
+        others = [one for one in self.world.machines if one is not machine]
+        return any(
+            HELD_FOR < machine.now() - job.taking.last_seen < job.retry * 200
+            and any(one.live_copy(job.id) for one in others)
+            for job in machine.jobs.values()
+            if job.taking is not None and machine.node.store.in_hand_for(job) > 0
+        )
 
     def kill_all(self) -> None:
         """Kill all processes at once."""

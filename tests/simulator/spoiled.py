@@ -16,6 +16,11 @@ def only_stops(world: World) -> None:
     world.faults.only_stops = True
 
 
+def only_kills(world: World) -> None:
+    """Let nothing happen but the death of a node whose client has had a job for some time."""
+    world.faults.only_kills = True
+
+
 def found(
     spoil: Spoil,
     mode: str,

@@ -4,6 +4,7 @@ Start with ``Disque``; see docs/tasks.md.
 """
 
 from disque_trio.tasks.app import Disque
+from disque_trio.tasks.composing import WorkflowOptions, chain, group
 from disque_trio.tasks.current import CurrentJob, current_job
 from disque_trio.tasks.errors import Reject, ResultGone, Retry, TaskFailed
 from disque_trio.tasks.handle import Handle, Handles, State
@@ -31,6 +32,9 @@ __all__ = [
     "TaskFailed",
     "TaskOptions",
     "Template",
+    "WorkflowOptions",
+    "chain",
     "current_job",
+    "group",
     "traceparent",
 ]

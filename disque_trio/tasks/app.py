@@ -9,12 +9,14 @@ from disque_trio.client import Client, HeldJob
 from disque_trio.client.connecting import connect_to
 from disque_trio.client.urls import DEFAULT, Cluster
 from disque_trio.job_options import ScheduleOptions, check_names
-from disque_trio.tasks import groups
+from disque_trio.tasks import composing
 from disque_trio.tasks.calling import Backend
+from disque_trio.tasks.composing import WorkflowOptions
 from disque_trio.tasks.core import Core, Later
 from disque_trio.tasks.definition import Definition, name_of
 from disque_trio.tasks.handle import Handle, Handles
 from disque_trio.tasks.link import OfLoop, OwnThread
+from disque_trio.tasks.members import PREFIX
 from disque_trio.tasks.messages import TASK
 from disque_trio.tasks.policies import QueuePolicy, Schedules, Timetable
 from disque_trio.tasks.serializers import Json, Serializer, Serializers, serializer_of
@@ -142,7 +144,7 @@ class Disque:
                 options=of_jobs,
                 **of_task,
             )
-            if definition.name in self.core.tasks or definition.name.startswith(groups.PREFIX):
+            if definition.name in self.core.tasks or definition.name.startswith(PREFIX):
                 raise ValueError(f"the name {definition.name!r} is taken")
             policy = self._policies.get(definition.queue) or QueuePolicy()
             policy.merge(definition.queue, options.get("rate"), options.get("dead"))
@@ -187,9 +189,14 @@ class Disque:
     @overload
     def group(self, members: Sequence[Bound[R]]) -> Handles[R]: ...
     @overload
-    def group(self, members: Sequence[Bound[Any]], then: Bound[S]) -> Handle[S]: ...
     def group(
-        self, members: Sequence[Bound[Any]], then: Bound[Any] | None = None
+        self, members: Sequence[Bound[Any]], then: Bound[S], **options: Unpack[WorkflowOptions]
+    ) -> Handle[S]: ...
+    def group(
+        self,
+        members: Sequence[Bound[Any]],
+        then: Bound[Any] | None = None,
+        **options: Unpack[WorkflowOptions],
     ) -> Handles[Any] | Handle[Any]:
         """Add jobs that belong together, optionally with a last one that gets all their results.
 
@@ -198,17 +205,21 @@ class Disque:
             then: a job to add when all members are done, with the list of their results as its
                 first argument. With it, the whole group is added as one job first, so that all
                 members are added or none. Without it, members are added one by one.
+            options: with ``then``: see ``WorkflowOptions``.
 
         Returns:
             The handle of ``then``, or without that the handles of the members.
 
         Raises:
+            TypeError: members lack arguments, or ``then`` does not take a result.
             ValueError: ``then`` is given, but there are no members. Also raises the exceptions of
                 ``Template.add``.
         """
-        if then is None:
-            return groups.add_all(self.core, members)
-        return groups.add(self.core, members, then)
+        if then is not None:
+            return composing.group_before(members, then, options).add()
+        if options:
+            raise TypeError("options of a group need then; or use group([...]).add()")
+        return composing.add_all(self.core, members)
 
     def handle(self, id: str) -> Handle[Any]:
         """Return the handle of a job that was added elsewhere."""

@@ -100,6 +100,14 @@ class Definition:
         signature = _signature(self.function)
         (signature.bind if all_there else signature.bind_partial)(*args, **kwargs)
 
+    def problem(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """Return why the function does not take these arguments; empty if it does."""
+        try:
+            self.check(args, kwargs)
+        except TypeError as error:
+            return f"{self.name}: {error}"
+        return ""
+
     def key(
         self, unique: Unique | str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> str | None:

@@ -3,7 +3,7 @@
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from disque_trio.client import Client, DisqueError, ReplyError, tracing
@@ -15,20 +15,21 @@ from disque_trio.tasks.current import CurrentJob, running
 from disque_trio.tasks.definition import Definition
 from disque_trio.tasks.ending import Ended, Ending, Held, Kind
 from disque_trio.tasks.errors import BadJob, Reject, Retry
+from disque_trio.tasks.members import GROUP, behind
 from disque_trio.tasks.messages import (
     CONTENT_TYPE,
     DAY,
     ERROR_TYPE,
     PART,
     TASK,
+    Opened,
     Result,
     Step,
-    behind,
     decode_arguments,
     describe,
     reason_of,
     result_of,
-    steps_of,
+    split_error,
 )
 from disque_trio.tasks.serializers import Serializer
 from disque_trio.tasks.settling import PASSING, Settling
@@ -68,6 +69,7 @@ class _Failed(Exception):
         delay: seconds until the next attempt; None: according to the task's ``backoff``.
         final: whether not to try again.
         runaway: whether the function goes on.
+        members: if it is a group: the members that failed, and how many there are.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class _Failed(Exception):
         delay: float | None = None,
         final: bool = False,
         runaway: bool = False,
+        members: "groups.MembersFailed | None" = None,
     ) -> None:
         super().__init__(error)
         self.error = error
@@ -85,6 +88,7 @@ class _Failed(Exception):
         self.delay = delay
         self.final = final
         self.runaway = runaway
+        self.members = members
 
 
 class Execution:
@@ -120,14 +124,17 @@ class Execution:
         trace = ""
         if task and (processing := tracing.current()) is not None:
             processing.describe("task", task)
+        opened = Opened(job.body)
         try:
-            if task == groups.GROUP:
-                ended = Ended(await self._collect(job))
+            opened = _opened(job)
+            if task == GROUP:
+                ended = await self._collect(job, opened, headers)
             else:
-                ended = await self._run(job, self._known(task, definition), headers)
+                ended = await self._run(job, self._known(task, definition), opened, headers)
         except _Failed as failure:
             trace = failure.trace
-            ended = await self._settle(job, self._failed(job, definition, headers, failure))
+            ending = self._failed(job, definition, opened, headers, failure)
+            ended = await self._settle(job, ending)
         return Outcome(ended.kind, task, time.monotonic() - began, ended.error, trace)
 
     async def _settle(self, job: Held, ending: Ending) -> Ended:
@@ -139,15 +146,29 @@ class Execution:
             job.release()  # otherwise its loop would acknowledge it
             return Ended("lost", ending.ended.error or describe(problem))
 
-    async def _collect(self, job: Held) -> Kind:
+    async def _collect(self, job: Held, opened: Opened, headers: Mapping[str, str]) -> Ended:
         """Process a job that is a group. Raises _Failed."""
         try:
-            is_done = await groups.Collection(self._core, job).visit()
+            found = await groups.Collection(self._core, job, opened.body).visit()
+            if found is None:
+                return Ended("postponed")
+            serializer = self._core.serializers.of(found.content_type)
+            result = Result(members=found.members)
+            done = self._done(None, opened, headers, serializer, found.values, result, found.id)
+        except groups.MembersFailed as error:
+            raise _Failed(str(error), final=True, members=error) from None
         except BadJob as error:
             raise _Failed(str(error), final=True) from None
         except Exception as error:
             raise _Failed(describe(error)) from None
-        return "done" if is_done else "postponed"
+
+        async def send(job: Held) -> Ended:
+            ended = await done.send(job)
+            if ended.kind == "done" and found.parts:
+                await self._with_client(lambda client: client.ack(*found.parts))
+            return ended
+
+        return await self._settle(job, replace(done, send=send))
 
     def _known(self, task: str, definition: Definition | None) -> Definition:
         if definition is None:
@@ -155,7 +176,9 @@ class Execution:
             raise _Failed(f"unknown task: {name}", final=True)
         return definition
 
-    async def _run(self, job: Held, definition: Definition, headers: Mapping[str, str]) -> Ended:
+    async def _run(
+        self, job: Held, definition: Definition, opened: Opened, headers: Mapping[str, str]
+    ) -> Ended:
         """Run a task; acknowledge the job. Raises _Failed."""
         crashes = job.additional_deliveries
         if crashes > definition.retries + MORE_CRASHES:
@@ -164,8 +187,7 @@ class Execution:
             serializer = definition.serializer
             if CONTENT_TYPE in headers:
                 serializer = self._core.serializers.of(headers[CONTENT_TYPE])
-            args, kwargs = decode_arguments(serializer, job.body)
-            then = steps_of(job.header_pairs)
+            args, kwargs = decode_arguments(serializer, opened.body)
         except BadJob as error:
             raise _Failed(str(error), final=True) from None
         attempt = 1 + job.nacks + job.additional_deliveries
@@ -175,7 +197,9 @@ class Execution:
         with running(current):
             value = await self._call(job, definition, args, kwargs)
             try:
-                ending = self._done(definition, headers, serializer, value, then)
+                ending = self._done(
+                    definition, opened, headers, serializer, value, Result(), job.id
+                )
             except Exception as error:  # from a serializer
                 raise _Failed(describe(error), final=True) from None
             return await self._settle(job, ending)
@@ -204,35 +228,44 @@ class Execution:
 
     def _done(
         self,
-        definition: Definition,
+        definition: Definition | None,
+        opened: Opened,
         headers: Mapping[str, str],
         serializer: Serializer,
         value: Any,
-        then: tuple[Step, ...],
+        empty: Result,
+        id: str,
     ) -> Ending:
-        """Return what is left to do for a job whose task has returned ``value``: add the step after
-        it, or a part of its group, and acknowledge it with its result.
+        """Return what is left to do for a job that has ended with ``value``: add the step after it,
+        or a part of its group, and acknowledge it with its result.
 
         The key of each added job follows from the id of this job, so that nothing is added twice if
         this is done again. Raises BadJob, TypeError, ValueError.
+
+        Args:
+            definition: the task; None: it is a group.
+            empty: the result without its value.
+            id: the id from which keys are made.
         """
         part = headers.get(PART)
         trace = traces.current()
         step: Step | None = None
-        result = Result()
-        if then:
-            next, *rest = then
-            step = behind(next, self._core.serializers.of(next.content_type), value, tuple(rest))
+        result = empty
+        if opened.then:
+            next, *rest = opened.then
+            step = behind(next, self._core.serializers, value)
+            error = next.on_error or opened.on_error
+            step = replace(step, then=tuple(rest), on_error=error)
         else:
-            result = result_of(serializer, value)
+            result = result_of(serializer, value, empty)
 
         async def follow(job: Held) -> Result:
             if step is not None:
-                key = f"then {job.id}"
-                id = await self._with_client(
+                key = f"then {id}"
+                next = await self._with_client(
                     lambda client: step.add(client, trace, key=key, kept=DAY, part=part)
                 )
-                return Result(next=id)
+                return replace(empty, next=next)
             if part is not None:
                 await self._with_client(lambda client: groups.add_part(client, part, result, ""))
             return result
@@ -246,7 +279,8 @@ class Execution:
                 refused = isinstance(error, DisqueError)
                 text = f"the next step was not added: {describe(error)}"
                 failure = _Failed(text if refused else describe(error), final=not refused)
-                return await self._failed(job, definition, headers, failure).send(job)
+                ending = self._failed(job, definition, opened, headers, failure)
+                return await ending.send(job)
             await job.ack(left.encode())
             return Ended("done")
 
@@ -256,6 +290,7 @@ class Execution:
         self,
         job: Held,
         definition: Definition | None,
+        opened: Opened,
         headers: Mapping[str, str],
         failure: _Failed,
     ) -> Ending:
@@ -275,8 +310,14 @@ class Execution:
         dead = Ended("runaway" if failure.runaway else "dead", failure.error)
         part = headers.get(PART)
         left = Result(ERROR_TYPE, reason)
+        trace = traces.current()
+        task = headers.get(TASK, "")
 
         async def refuse(job: Held) -> Ended:
+            if (told := self._told(job, task, opened.on_error, failure)) is not None:
+                await self._with_client(
+                    lambda client: told.add(client, trace, key=f"error {job.id}", kept=DAY)
+                )
             if part is not None:
                 await self._with_client(lambda client: groups.add_part(client, part, left, job.id))
             try:
@@ -290,6 +331,23 @@ class Execution:
 
         return Ending(dead, refuse, len(reason))
 
+    def _told(self, job: Held, task: str, step: Step | None, failure: _Failed) -> Step | None:
+        """Return the job that is told about a failure, if there is to be one."""
+        if step is None:
+            return None
+        name, text = split_error(failure.error)
+        about: dict[str, Any] = {
+            "id": job.id,
+            "task": task,
+            "queue": job.queue,
+            "type": name,
+            "text": text,
+        }
+        if failure.members is not None:
+            about["total"] = failure.members.total
+            about["failed"] = {str(n): why for n, why in failure.members.failed.items()}
+        return behind(step, self._core.serializers, about)
+
     async def _with_client(self, function: Callable[[Client], Awaitable[T]]) -> T:
         return await self._core.link.run(function)
 
@@ -299,6 +357,14 @@ def pause(backoff: tuple[float, float], failures: int) -> float:
     shortest, longest = backoff
     wait = min(longest, shortest * 2.0 ** min(failures, 60))
     return min(longest, wait * RANDOM.uniform(0.75, 1.25))
+
+
+def _opened(job: Held) -> Opened:
+    """Read a job. Raises _Failed."""
+    try:
+        return Opened.of(job.body, job.header_pairs)
+    except BadJob as error:
+        raise _Failed(str(error), final=True) from None
 
 
 def _texts(job: Held) -> dict[str, str]:

@@ -1,96 +1,46 @@
-"""Groups: jobs that belong together, and a last job that gets all their results.
+"""Groups: jobs that belong together, and what follows when all of them have ended.
 
 A group is one job, whose body contains all the others. The worker that gets it adds the members and
 hands the group back. From then on, the group is delivered now and then until all members have
 ended. Each member leaves its result as a job of its own, a part, in a queue that belongs to this
-group, because results of ACKJOB are only kept for a minute. Once all parts are there, the worker
-adds the last job and acknowledges the group. Every job that is added has a key that follows from
-the id of the group, so that nothing is added twice, whichever worker dies at whatever moment.
+group, because results of ACKJOB are only kept for a minute. Once all parts are there, the list of
+results is the result of the group, as if a task had returned it. Every job that is added has a key
+that follows from the id of the group, so that nothing is added twice, whichever worker dies at
+whatever moment.
 """
 
-import json
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from disque_trio.client import Client, Job, ReplyError, tracing
 from disque_trio.client.jobs import Letter
 from disque_trio.respclient.values import Name
 from disque_trio.tasks import traces
-from disque_trio.tasks.core import Core, Later
+from disque_trio.tasks.core import Core
 from disque_trio.tasks.errors import BadJob
-from disque_trio.tasks.handle import Handle, Handles, value_of
-from disque_trio.tasks.messages import DAY, ERROR_TYPE, PART, RETRY, Result, Step, behind
-from disque_trio.tasks.template import Bound, adder, step_of
+from disque_trio.tasks.handle import last_of, value_of
+from disque_trio.tasks.members import GROUP, Members, behind
+from disque_trio.tasks.messages import DAY, ERROR_TYPE, PART, Result, Step
 
-R = TypeVar("R")
-S = TypeVar("S")
-
-PREFIX = "disque."
-"""The prefix of names of internal tasks."""
-
-GROUP = "disque.group"
-_TYPE = "application/x-disque-group"
-
-_INHERITED = ("priority", "ttl", "retry", "replicate")
-"""Options that a group inherits from its last job."""
-
-_MOST_IDS = 1000
 _MOST_PARTS = 100
 _SEVERAL = 8
 _ASKING = 0.5
 """Seconds to wait for what becomes of members, after several visits in vain: a node that has
 forgotten it, as after a restart, has to ask the others."""
+_AT_ONCE = 0.001
 _MISSING = 0.2
 """Seconds to wait for parts that may be on other nodes."""
 
 
-def add_all(core: Core, members: Sequence[Bound[R]]) -> Handles[R]:
-    """Add jobs one by one."""
-    add = [adder(core, step_of(member), None) for member in members]
+class MembersFailed(BadJob):
+    """Members of a group failed. ``failed``: why, by their numbers, from 0."""
 
-    async def run(client: Client) -> list[str]:
-        return [await one(client) for one in add]
-
-    return Handles(core, Later(core, run, f"adding {len(add)} jobs"))
-
-
-def add(core: Core, members: Sequence[Bound[Any]], then: Bound[S]) -> Handle[S]:
-    """Add a group. Raises ValueError if it has no members."""
-    if not members:
-        raise ValueError("a group needs members")
-    last = step_of(then)
-    body = _pack([], [*map(step_of, members), last])
-    options = {name: last.options[name] for name in _INHERITED if name in last.options}
-    step = Step(GROUP, last.queue, _TYPE, body, options)
-    return Handle(core, Later(core, adder(core, step, None), "adding a group"))
-
-
-def _pack(ids: list[str], steps: list[Step]) -> bytes:
-    """Return a group's body: the ids of its members, if they were added, and all its steps."""
-    chains = [[step, *step.then] for step in steps]
-    encoded = [[step.encode() for step in chain] for chain in chains]
-    head = {"ids": ids, "steps": [[len(step) for step in chain] for chain in encoded]}
-    data = [step for chain in encoded for step in chain]
-    return b"".join([json.dumps(head, separators=(",", ":")).encode(), b"\n", *data])
-
-
-def _unpack(body: bytes) -> tuple[list[str], list[Step]]:
-    """Read a body made by ``_pack``. Raises BadJob."""
-    head, _, data = body.partition(b"\n")
-    try:
-        said = json.loads(head)
-        ids: list[str] = said["ids"]
-        steps = []
-        for sizes in said["steps"]:
-            chain = []
-            for size in sizes:
-                chain.append(Step.decode(data[:size]))
-                data = data[size:]
-            steps.append(replace(chain[0], then=tuple(chain[1:])))
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise BadJob(f"bad group: {error!r}") from None
-    return ids, steps
+    def __init__(self, failed: Mapping[int, str], total: int) -> None:
+        first = min(failed)
+        super().__init__(f"{len(failed)} of {total} failed, number {first + 1}: {failed[first]}")
+        self.failed = failed
+        self.total = total
 
 
 async def add_part(client: Client, part: str, result: Result, failed: str) -> None:
@@ -120,15 +70,34 @@ class _Held(Protocol):
     @property
     def id(self) -> str: ...
     @property
+    def queue(self) -> str: ...
+    @property
     def body(self) -> bytes: ...
     @property
     def nacks(self) -> int: ...
     @property
     def letter(self) -> Letter | None: ...
 
-    async def ack(self, result: Name | None = None) -> None: ...
     async def nack(self, *, delay: float | None = None, reason: Name | None = None) -> None: ...
-    async def dead(self, *, reason: Name | None = None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What came of a group whose members have ended.
+
+    Attributes:
+        id: the id of the group, from which keys of what follows are made.
+        values: the results of the members, without those that failed.
+        members: see ``Result``.
+        content_type: the format for the values.
+        parts: the ids of the parts, to be acknowledged after the group.
+    """
+
+    id: str
+    values: list[Any]
+    members: str
+    content_type: str
+    parts: list[str]
 
 
 class Collection:
@@ -137,92 +106,110 @@ class Collection:
     Args:
         core: the core of the app.
         job: the job of the group.
+        body: its body, without steps that follow.
     """
 
-    def __init__(self, core: Core, job: _Held) -> None:
+    def __init__(self, core: Core, job: _Held, body: bytes) -> None:
         self._core = core
         self._job = job
+        self._body = body
         # A dead letter that was sent back has a new id, but its parts are where they were.
         self._id = job.letter.first_id if job.letter is not None else job.id
         self._parts = f"group.{self._id}"
 
-    async def visit(self) -> bool:
-        """Check whether all members have ended. If so, add the last job and acknowledge the group;
-        otherwise hand the group back for a while.
-
-        Returns:
-            Whether the group is done.
+    async def visit(self) -> Collected | None:
+        """Check whether all members have ended. If so, return what came of them; otherwise hand the
+        group back for a while.
 
         Raises:
-            BadJob: the group is invalid, or members failed.
+            MembersFailed: members failed.
+            BadJob: the group is invalid.
             DisqueError: something could not be added or requested.
         """
-        ids, steps = _unpack(self._job.body)
-        *members, last = steps
-        return await self._core.link.run(lambda client: self._visit(client, ids, members, last))
+        members = Members.decode(self._body)
+        return await self._core.link.run(lambda client: self._visit(client, members))
 
-    async def _visit(self, client: Client, ids: list[str], members: list[Step], last: Step) -> bool:
-        if not ids:
-            ids = await self._add(client, members, await self._kept(client, last))
+    async def _visit(self, client: Client, members: Members) -> Collected | None:
+        if not members.ids:
+            ids = await self._add(client, members)
             await self._postpone()
-            await self._note(client, _pack(ids, [*members, last]))
-            return False
-        seconds = _ASKING if self._job.nacks >= _SEVERAL else 0.001
-        states = [
-            outcome.state
-            for first in range(0, len(ids), _MOST_IDS)
-            for outcome in await client.wait(ids[first : first + _MOST_IDS], seconds)
-        ]
-        if "pending" in states:
-            await self._postpone()
-            return False
-        parts = _Parts(client, self._parts)
-        await parts.take(len(ids))
+            await self._note(client, replace(members, ids=tuple(ids)))
+            return None
+        seconds = _ASKING if self._job.nacks >= _SEVERAL else _AT_ONCE
+        outcomes = await last_of(client, members.ids, seconds)
         ended: dict[int, str] = {}
         if self._job.letter is None:
             # Members that ended without a part: nobody adds one for a job that expires. If a group
             # was sent back, its members may have been sent back too, with other ids.
-            ended = {n: state for n, state in enumerate(states) if state not in ("acked", "gone")}
+            ended = {n: one.state for n, one in enumerate(outcomes) if one.state not in _GOES_ON}
+        known = members.failed | ended.keys()
+        if known - members.failed and members.on_death is not None:
+            await self._tell(client, members, members.on_death, "death", ended)
+        if any(one.state == "pending" for one in outcomes):
+            await self._postpone()
+            ids = [one.id for one in outcomes]
+            if ids != list(members.ids) or known != members.failed:
+                await self._note(client, replace(members, ids=tuple(ids), failed=known))
+            return None
+        return await self._collect(client, members, ended)
+
+    async def _collect(
+        self, client: Client, members: Members, ended: dict[int, str]
+    ) -> Collected | None:
+        """Collect the parts of members that have all ended."""
+        total = len(members.packed)
+        parts = _Parts(client, self._parts)
+        await parts.take(total)
         failed = {**ended, **parts.failed}
         failed = {n: why for n, why in failed.items() if n not in parts.values}
-        if failed:
-            await parts.put_back(failures=False)
-            first = min(failed)
-            raise BadJob(f"{len(failed)} of {len(ids)} failed, number {first + 1}: {failed[first]}")
-        if len(parts.values) < len(ids):
+        if len(parts.values.keys() | failed.keys()) < total and not (
+            failed and not members.skip_failed
+        ):
             await parts.put_back(failures=True)
             await self._postpone()
-            return False
-        values = [value_of(parts.values[n], self._core.serializers) for n in range(len(ids))]
-        serializer = self._core.serializers.of(last.content_type)
-        step = behind(last, serializer, values, last.then)
-        id = await step.add(client, traces.current(), key=f"then {self._id}", kept=DAY)
-        await self._job.ack(Result(next=id).encode())
-        await parts.ack()
-        return True
+            return None
+        if members.on_complete is not None:
+            await self._tell(client, members, members.on_complete, "complete", failed)
+        if failed and members.on_death is not None:
+            await self._tell(client, members, members.on_death, "death", failed)
+        if failed and not members.skip_failed:
+            await parts.put_back(failures=False)
+            raise MembersFailed(failed, total)
+        values = [value_of(parts.values[n], self._core.serializers) for n in sorted(parts.values)]
+        about = ":".join([str(total), ",".join(map(str, sorted(failed)))])
+        return Collected(self._id, values, about, members.content_type, parts.ids)
 
-    async def _kept(self, client: Client, last: Step) -> str:
-        """Return retry time and number of copies for the parts: those of the last job or its
-        queue."""
-        retry = last.options.get("retry", RETRY)
-        copies = last.options.get("replicate")
-        if copies is None:
-            policy = await client.policy(last.queue)
-            copies = None if policy is None else policy.replicate
-        return f"{retry} {copies or 0}"
+    async def _tell(
+        self, client: Client, members: Members, step: Step, what: str, failed: Mapping[int, str]
+    ) -> None:
+        """Add a job that is told how the members ended, as far as is known."""
+        about = {
+            "id": self._id,
+            "task": GROUP,
+            "total": len(members.packed),
+            "failed": {str(n): why for n, why in failed.items()},
+        }
+        told = behind(step, self._core.serializers, about)
+        await told.add(client, traces.current(), key=f"{what} {self._id}", kept=DAY)
 
-    async def _add(self, client: Client, members: list[Step], kept: str) -> list[str]:
+    async def _add(self, client: Client, members: Members) -> list[str]:
         """Add those members that are missing, and return the ids of all."""
+        copies = members.replicate
+        if copies is None:
+            policy = await client.policy(self._job.queue)
+            copies = None if policy is None else policy.replicate
         ids = []
-        for number, step in enumerate(members):
+        for number, step in enumerate(members.steps(self._core.serializers)):
             key = f"member {number} {self._id}"
-            part = f"{self._parts} {number} {kept}"
+            part = f"{self._parts} {number} {members.retry} {copies or 0}"
             ids.append(await step.add(client, traces.current(), key=key, kept=DAY, part=part))
         return ids
 
-    async def _note(self, client: Client, body: bytes) -> None:
-        """Store the members' ids in the group, for the next worker that gets it. If that fails, the
-        worker adds the members again, which adds nothing and returns their ids."""
+    async def _note(self, client: Client, members: Members) -> None:
+        """Store what is known of the members in the group, for the next worker that gets it. If
+        that fails, the worker adds the members again, which adds nothing and returns their ids."""
+        # The steps that follow may be at the end of the job's body.
+        body = members.encode() + self._job.body[len(self._body) :]
         try:
             await client.update(self._job.id, body=body)
         except ReplyError:
@@ -232,6 +219,10 @@ class Collection:
         if (processing := tracing.current()) is not None:
             processing.end("postponed")
         await self._job.nack(delay=min(10.0, 0.1 * 1.5 ** min(self._job.nacks, 20)))
+
+
+_GOES_ON = frozenset({"pending", "acked", "gone"})
+"""States of members that may have, or leave, a part."""
 
 
 class _Parts:
@@ -283,7 +274,7 @@ class _Parts:
         if self._failures and not failures:
             await self._client.ack(*[job.id for job in self._failures])
 
-    async def ack(self) -> None:
-        """Acknowledge all parts."""
-        jobs = self._values + self._failures
-        await self._client.ack(*[job.id for job in jobs])
+    @property
+    def ids(self) -> list[str]:
+        """The ids of all parts."""
+        return [job.id for job in self._values + self._failures]

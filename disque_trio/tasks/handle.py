@@ -105,15 +105,11 @@ class Handle(Generic[R]):
         return value
 
     async def _state(self, client: Client) -> State:
-        id = self.id
-        while True:
-            [outcome] = await client.wait(id, _AT_ONCE)
-            if outcome.state != "acked" or outcome.result is None:
-                return _STATES[outcome.state]
-            result = Result.decode(outcome.result)
-            if result.next is None:
-                return "failed" if result.content_type == ERROR_TYPE else "done"
-            id = result.next
+        [outcome] = await last_of(client, [self.id], _AT_ONCE)
+        if outcome.state == "acked" and outcome.result is not None:
+            failed = Result.decode(outcome.result).content_type == ERROR_TYPE
+            return "failed" if failed else "done"
+        return _STATES[outcome.state]
 
 
 class Handles(Sequence[Handle[R]], Generic[R]):
@@ -196,6 +192,26 @@ async def result_of(
     until = None if seconds is None else time.monotonic() + seconds
     [outcome] = await client.wait(id, _left(until))
     return await _value(client, serializers, outcome, until)
+
+
+async def last_of(client: Client, ids: Sequence[str], seconds: float) -> list[Outcome]:
+    """Return what became of jobs, or of the last ones known to follow them, within ``seconds`` for
+    each thousand of these."""
+    outcomes: dict[int, Outcome] = {}
+    ask = dict(enumerate(ids))
+    while ask:
+        numbers, following = list(ask), {}
+        for first in range(0, len(numbers), _MOST_IDS):
+            some = numbers[first : first + _MOST_IDS]
+            found = await client.wait([ask[number] for number in some], seconds)
+            for number, outcome in zip(some, found, strict=True):
+                outcomes[number] = outcome
+                if outcome.state == "acked" and outcome.result is not None:
+                    next = Result.decode(outcome.result).next
+                    if next is not None:
+                        following[number] = next
+        ask = following
+    return [outcomes[number] for number in range(len(ids))]
 
 
 async def _value(

@@ -19,11 +19,19 @@ TASK = "task"
 TRACEPARENT = "traceparent"
 THEN = "then"
 """A following step, encoded; if there are several, the next one comes first."""
+ON_ERROR = "on-error"
+"""The steps to add if this job, or one that follows it, fails for good, packed."""
+REST = "then-in-body"
+"""How many bytes at the end of the body are the headers ``then`` and ``on-error``, packed, because
+they are too long for headers."""
 PART = "part"
 """In a member of a group: the queue for its result, its number, and two options of the part's job:
 its retry time in seconds and its number of copies (0: the default)."""
 
-RESERVED = frozenset({CONTENT_TYPE, TASK, THEN, PART})
+RESERVED = frozenset({CONTENT_TYPE, TASK, THEN, ON_ERROR, REST, PART})
+
+MOST_FOLLOWING: Final = 32_768
+"""The most bytes of following steps in headers, which may have 65,536 bytes with all others."""
 
 DAY = 86_400.0
 """Seconds to keep the key of a following step. The job before it is not delivered again later than
@@ -53,6 +61,7 @@ class Step:
         options: options of ADDJOB, named as in ``Client.add``; must be JSON serializable.
         headers: the program's own headers.
         then: the steps that follow.
+        on_error: what to add if this job, or one that follows it, fails for good.
     """
 
     task: str
@@ -62,17 +71,27 @@ class Step:
     options: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     then: "tuple[Step, ...]" = ()
+    on_error: "Step | None" = None
+
+    @property
+    def chain(self) -> "list[Step]":
+        """This step by itself, and those that follow."""
+        return [replace(self, then=()), *self.then]
 
     def encode(self) -> bytes:
         """Encode the step as a header or a body, without the steps that follow."""
-        head = {
+        head: dict[str, Any] = {
             "task": self.task,
             "queue": self.queue,
             "type": self.content_type,
             "options": dict(self.options),
             "headers": dict(self.headers),
         }
-        return json.dumps(head, separators=(",", ":")).encode() + b"\n" + self.body
+        error = b""
+        if self.on_error is not None:
+            error = pack(self.on_error)
+            head["on_error"] = len(error)
+        return b"%b\n%b%b" % (as_json(head), error, self.body)
 
     @staticmethod
     def decode(data: bytes) -> "Step":
@@ -80,10 +99,17 @@ class Step:
         head, _, body = data.partition(b"\n")
         try:
             said = json.loads(head)
+            size = said.get("on_error", 0)
             return Step(
-                said["task"], said["queue"], said["type"], body, said["options"], said["headers"]
+                said["task"],
+                said["queue"],
+                said["type"],
+                body[size:],
+                said["options"],
+                said["headers"],
+                on_error=unpack(body[:size]) if size else None,
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadJob(f"bad step: {error!r}") from None
 
     def job_options(self) -> dict[str, Any]:
@@ -92,15 +118,21 @@ class Step:
         ttl = self.options.get("ttl")
         return {"retry": RETRY if ttl is None else min(RETRY, ttl // 10 or 1), **self.options}
 
-    def pairs(self, traceparent: str | None, part: str | None = None) -> list[Pair]:
-        """Return the headers of the job."""
+    def job(self, traceparent: str | None, part: str | None = None) -> tuple[bytes, list[Pair]]:
+        """Return the body and the headers of the job."""
         pairs = [(CONTENT_TYPE, self.content_type.encode()), (TASK, self.task.encode())]
         if traceparent is not None and TRACEPARENT not in self.headers:
             pairs.append((TRACEPARENT, traceparent.encode()))
         if part is not None:
             pairs.append((PART, part.encode()))
         pairs += [(name, value.encode()) for name, value in self.headers.items()]
-        return pairs + [(THEN, step.encode()) for step in self.then]
+        following = [(THEN, step.encode()) for step in self.then]
+        if self.on_error is not None:
+            following.append((ON_ERROR, pack(self.on_error)))
+        if sum(len(value) for _, value in following) <= MOST_FOLLOWING:
+            return self.body, pairs + following
+        rest = joined(following)
+        return self.body + rest, [*pairs, (REST, b"%d" % len(rest))]
 
     async def add(
         self,
@@ -120,14 +152,74 @@ class Step:
             options.pop("unique_for", None)
         else:
             options |= {"unique": key, "unique_for": kept}
-        return await client.add(
-            self.queue, self.body, headers=self.pairs(traceparent, part), **options
-        )
+        body, headers = self.job(traceparent, part)
+        return await client.add(self.queue, body, headers=headers, **options)
 
 
-def steps_of(header_pairs: Sequence[Pair]) -> tuple[Step, ...]:
-    """Return the steps that follow a job. Raises BadJob."""
-    return tuple(Step.decode(value) for name, value in header_pairs if name == THEN)
+def as_json(value: Any) -> bytes:
+    """Encode what JSON can express."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def joined(pairs: Sequence[Pair]) -> bytes:
+    """Encode names and values, as ``split`` reads them."""
+    sizes = [[name, len(value)] for name, value in pairs]
+    return b"%b\n%b" % (as_json(sizes), b"".join(value for _, value in pairs))
+
+
+def split(data: bytes) -> list[Pair]:
+    """Decode what ``joined`` made. Raises BadJob."""
+    head, line, _ = data.partition(b"\n")
+    at = len(head) + len(line)
+    pairs = []
+    try:
+        for name, size in json.loads(head):
+            pairs.append((name, data[at : at + size]))
+            at += size
+    except (ValueError, TypeError) as error:
+        raise BadJob(f"bad steps: {error!r}") from None
+    return pairs
+
+
+def pack(step: Step) -> bytes:
+    """Encode a step with those that follow."""
+    return joined([(THEN, one.encode()) for one in step.chain])
+
+
+def unpack(data: bytes) -> Step:
+    """Decode what ``pack`` made. Raises BadJob."""
+    chain = [Step.decode(value) for _, value in split(data)]
+    if not chain:
+        raise BadJob("bad steps: there are none")
+    return replace(chain[0], then=tuple(chain[1:]))
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A job of a task.
+
+    Attributes:
+        body: the arguments, encoded.
+        then: the steps that follow it.
+        on_error: what to add if it fails for good.
+    """
+
+    body: bytes
+    then: tuple[Step, ...] = ()
+    on_error: Step | None = None
+
+    @staticmethod
+    def of(body: bytes, pairs: Sequence[Pair]) -> "Opened":
+        """Read a job made by ``Step.job``. Raises BadJob."""
+        rest = next((value for name, value in pairs if name == REST), None)
+        if rest is not None:
+            if not rest.isdigit() or not 0 < int(rest) <= len(body):
+                raise BadJob(f"bad header: {REST} {rest!r}")
+            size = int(rest)
+            body, pairs = body[:-size], split(body[-size:])
+        then = tuple(Step.decode(value) for name, value in pairs if name == THEN)
+        error = next((value for name, value in pairs if name == ON_ERROR), None)
+        return Opened(body, then, None if error is None else unpack(error))
 
 
 def encode_arguments(
@@ -150,15 +242,6 @@ def decode_arguments(serializer: Serializer, body: bytes) -> tuple[list[Any], di
     raise BadJob("bad body: expected {'args': [...], 'kwargs': {...}}")
 
 
-def behind(step: Step, serializer: Serializer, result: Any, rest: tuple[Step, ...]) -> Step:
-    """Return ``step`` with ``result`` as an additional first argument and ``rest`` to follow.
-
-    Raises BadJob, TypeError or ValueError.
-    """
-    args, kwargs = decode_arguments(serializer, step.body)
-    return replace(step, body=encode_arguments(serializer, [result, *args], kwargs), then=rest)
-
-
 ERROR_TYPE = "error"
 """Used instead of a content type: the job failed, and the value is the error."""
 
@@ -171,15 +254,18 @@ class Result:
         content_type: the format of ``data``; empty: the value is None; ``error``: the job failed.
         data: the encoded value.
         next: the id of the job that continues this one, whose result counts instead; or None.
+        members: of a group: how many members it had, and the numbers of those that failed:
+            ``60:2,16``; else empty.
     """
 
     content_type: str = ""
     data: bytes = b""
     next: str | None = None
+    members: str = ""
 
     def encode(self) -> bytes:
         """Encode it for ACKJOB."""
-        head = self.content_type if self.next is None else f"{self.content_type} {self.next}"
+        head = f"{self.content_type} {self.next or ''} {self.members}".rstrip(" ")
         return head.encode() + b"\n" + self.data
 
     @staticmethod
@@ -188,21 +274,21 @@ class Result:
         head, line, value = data.partition(b"\n")
         if not line:
             return Result("text/plain", data)
-        content_type, _, next = head.decode("utf-8", "replace").partition(" ")
-        return Result(content_type, value, next or None)
+        content_type, next, members, *_ = [*head.decode("utf-8", "replace").split(" "), "", ""]
+        return Result(content_type, value, next or None, members)
 
 
-def result_of(serializer: Serializer, value: Any, next: str | None = None) -> Result:
+def result_of(serializer: Serializer, value: Any, empty: Result) -> Result:
     """Encode a result. Raises BadJob if it cannot be serialized or is too large."""
     if value is None:
-        return Result(next=next)
+        return empty
     try:
         data = serializer.dumps(value)
     except Exception as error:
         raise BadJob(f"the result cannot be serialized: {describe(error)}") from None
     if len(data) > MOST_RESULT - 200:
         raise BadJob(f"the result has {len(data)} bytes; the limit is {MOST_RESULT - 200}")
-    return Result(serializer.content_type, data, next)
+    return replace(empty, content_type=serializer.content_type, data=data)
 
 
 def describe(error: BaseException) -> str:

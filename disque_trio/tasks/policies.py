@@ -81,8 +81,9 @@ class Timetable:
     def words(self) -> tuple[str, ...]:
         """Return the options of ADDJOB as CRON GET formats them."""
         step = self.step
+        body, headers = step.job(None)
         command: list[Argument] = addjob(
-            step.queue, step.body, **_addjob(step.job_options()), headers=step.pairs(None)
+            step.queue, body, **_addjob(step.job_options()), headers=headers
         )[4:]
         return tuple(as_text(word) if isinstance(word, bytes) else str(word) for word in command)
 
@@ -125,13 +126,14 @@ class Schedules:
         for name, table in self.tables.items():
             before = there.get(name)
             step = table.step
+            body, headers = step.job(None)
             if before is not None:
                 full = await client.schedules.get(before.name)
                 if (
                     full is not None
                     and (full.times, full.tz or "UTC", full.catchup)
                     == (table.times, table.tz or "UTC", table.catchup)
-                    and (full.queue, full.body) == (step.queue, step.body)
+                    and (full.queue, full.body) == (step.queue, body)
                     and full.options == table.words()
                 ):
                     continue  # even if somebody paused it
@@ -139,10 +141,10 @@ class Schedules:
                 name,
                 table.times,
                 step.queue,
-                step.body,
+                body,
                 tz=table.tz,
                 catchup=table.catchup,
-                headers=step.pairs(None),
+                headers=headers,
                 **_addjob(step.job_options()),
             )
         if self.owner:

@@ -1,9 +1,9 @@
 """Adds jobs: templates of a task with its options and the steps that follow."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 from uuid import uuid4
 
 from disque_trio.client import Client
@@ -16,6 +16,7 @@ from disque_trio.tasks.messages import RESERVED, Step, encode_arguments
 from disque_trio.tasks.serializers import Serializer
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
 S = TypeVar("S")
 
@@ -77,31 +78,88 @@ class TaskOptions(ScheduleOptions, total=False):
 
 class Bound(Generic[R]):
     """A task with its arguments and options, to be added later: as a step of a chain, as a member
-    of a group, or by a schedule."""
+    of a group, or by a schedule. Chains and groups are like that, too.
 
-    def __init__(self, core: Core, step: Step) -> None:
-        self._core = core
-        self.step = step
+    Args:
+        core: the core of the app.
+        first: the job, and those that follow it.
+        lacks: which arguments are missing if nothing comes before this; empty: none.
+        refuses: why it cannot come behind something whose result is its first argument; empty: it
+            can.
+        key: the key of the job if nothing comes before it; None: it has none.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        first: Step,
+        *,
+        lacks: str = "",
+        refuses: str = "",
+        key: str | None = None,
+    ) -> None:
+        self.core = core
+        self.first = first
+        self.lacks = lacks
+        self.refuses = refuses
+        self._key = key
 
     def __repr__(self) -> str:
-        return f"<Bound {self.step.task}>"
+        return f"<Bound {self.first.task}>"
+
+    @property
+    def step(self) -> Step:
+        """The job, if nothing comes before it. Raises TypeError if arguments are missing."""
+        if self.lacks:
+            raise TypeError(self.lacks)
+        return self.first
+
+    def followed(self, steps: Sequence[Step]) -> "Bound[Any]":
+        """Return a chain: this, then ``steps``."""
+        return self._with(replace(self.first, then=(*self.first.then, *steps)))
 
     def then(self, next: "Bound[S]") -> "Bound[S]":
-        """Return a chain: this, then ``next`` with the result as its first argument."""
-        return Bound(self._core, behind_last(self.step, step_of(next)))
+        """Return a chain: this, then ``next`` with the result as its first argument. Raises
+        TypeError if ``next`` does not take that."""
+        return self.followed(following(next).chain)
+
+    __or__ = then
+
+    def on_error(self, next: "Bound[Any]") -> "Bound[R]":
+        """Return the same with a job to add if this one, or one that follows it, fails for good.
+        Its first argument is a dictionary that says what failed. Raises TypeError if ``next`` does
+        not take that."""
+        return self._with(replace(self.first, on_error=following(next)))
 
     def add(self) -> Handle[R]:
         """Add the job now; see ``Template.add``."""
         step = self.step
-        later = Later(self._core, adder(self._core, step, None), f"adding {step.task}")
-        return Handle(self._core, later)
+        later = Later(self.core, adder(self.core, step, self._key), f"adding {step.task}")
+        return Handle(self.core, later)
+
+    def _with(self, first: Step) -> "Bound[Any]":
+        return Bound(self.core, first, lacks=self.lacks, refuses=self.refuses, key=self._key)
+
+
+def checked(bound: Bound[R]) -> Bound[R]:
+    """Return the argument. Raises TypeError if it is not bound."""
+    if not isinstance(bound, Bound):
+        raise TypeError(f"{bound!r} has no arguments yet: use its bind(...)")
+    return bound
 
 
 def step_of(bound: Bound[Any]) -> Step:
-    """Return the step of a bound task. Raises TypeError if the argument is not bound."""
-    if not isinstance(bound, Bound):
-        raise TypeError(f"{bound!r} has no arguments yet: use its bind(...)")
-    return bound.step
+    """Return the step of a bound task before which nothing comes. Raises TypeError if the argument
+    is not bound, or other arguments are missing."""
+    return checked(bound).step
+
+
+def following(bound: Bound[Any]) -> Step:
+    """Return the step of a bound task that gets a result as its first argument. Raises TypeError if
+    the argument is not bound, or the task does not take a result."""
+    if checked(bound).refuses:
+        raise TypeError(bound.refuses)
+    return bound.first
 
 
 class Template(Generic[P, R]):
@@ -120,6 +178,7 @@ class Template(Generic[P, R]):
         definition: the definition of the task.
         options: options that replace those of the definition.
         then: the steps that follow.
+        on_error: what to add if a job fails for good.
     """
 
     def __init__(
@@ -128,11 +187,13 @@ class Template(Generic[P, R]):
         definition: Definition,
         options: Options | None = None,
         then: tuple[Step, ...] = (),
+        on_error: Step | None = None,
     ) -> None:
         self._core = core
         self._definition = definition
         self._options: Options = options or {}
         self._then = then
+        self._on_error = on_error
 
     @property
     def name(self) -> str:
@@ -174,23 +235,43 @@ class Template(Generic[P, R]):
     def options(self, **options: Unpack[Options]) -> "Template[P, R]":
         """Return the template with other options. Raises TypeError for an unknown option."""
         check_names(options, Options.__annotations__)
-        return Template(self._core, self._definition, {**self._options, **options}, self._then)
+        merged: Options = {**self._options, **options}
+        return Template(self._core, self._definition, merged, self._then, self._on_error)
 
     def then(self, next: Bound[S]) -> "Template[P, S]":
-        """Return the template followed by ``next``, which gets the result as first argument."""
-        step = step_of(next)
-        then = (*self._then, replace(step, then=()), *step.then)
-        return Template(self._core, self._definition, self._options, then)
+        """Return the template followed by ``next``, which gets the result as first argument.
+        Raises TypeError if ``next`` does not take that."""
+        then = (*self._then, *following(next).chain)
+        return Template(self._core, self._definition, self._options, then, self._on_error)
 
+    __or__ = then
+
+    def on_error(self, next: Bound[Any]) -> "Template[P, R]":
+        """Return the template with a job to add if one of its jobs, or one that follows it, fails
+        for good; see ``Bound.on_error``."""
+        error = following(next)
+        return Template(self._core, self._definition, self._options, self._then, error)
+
+    @overload
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Bound[R]: ...
+    @overload
+    def bind(
+        self: "Template[Concatenate[Any, Q], R]", *args: Q.args, **kwargs: Q.kwargs
+    ) -> Bound[R]: ...
     def bind(self, *args: Any, **kwargs: Any) -> Bound[R]:
-        """Bind arguments, for a job that is added later.
+        """Bind arguments, for a job that is added later: all of them, or all but the first one.
 
         In a chain, a step gets the result of the previous one as its first argument, followed by
-        these. Raises TypeError if the function does not take such arguments, or if they cannot be
-        serialized.
+        these. Raises TypeError if the function takes these arguments neither alone nor behind a
+        result, or if they cannot be serialized.
         """
-        step, _ = self._step(self._options, args, kwargs, all_there=False)
-        return Bound(self._core, step)
+        lacks = self._definition.problem(args, kwargs)
+        refuses = self._definition.problem((None, *args), kwargs)
+        if lacks and refuses:
+            self._definition.check(args, kwargs, all_there=False)
+            raise TypeError(lacks)
+        step, key = self._step(self._options, args, kwargs, all_there=not lacks)
+        return Bound(self._core, step, lacks=lacks, refuses=refuses, key=key)
 
     def _add(self, options: Options, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Handle[R]:
         step, key = self._step(options, args, kwargs)
@@ -224,7 +305,7 @@ class Template(Generic[P, R]):
         key = definition.key(unique, args, kwargs) if all_there else None
         body = encode_arguments(definition.serializer, args, kwargs)
         kind = definition.serializer.content_type
-        step = Step(definition.name, queue, kind, body, said, headers, self._then)
+        step = Step(definition.name, queue, kind, body, said, headers, self._then, self._on_error)
         return step, key
 
     def _many(
@@ -245,11 +326,9 @@ class Template(Generic[P, R]):
                 options |= {"unique": fresh, "unique_for": key_for}
             elif own:
                 options["unique"] = own
+            jobs = [step.job(trace) for step, _ in made]
             return await client.add_many(
-                first.queue,
-                [step.body for step, _ in made],
-                headers=first.pairs(trace),
-                **options,
+                first.queue, [body for body, _ in jobs], headers=jobs[0][1], **options
             )
 
         return add
@@ -266,11 +345,6 @@ def adder(core: Core, step: Step, key: str | None) -> Callable[[Client], Awaitab
         return await step.add(client, trace, key=key, kept=kept)
 
     return add
-
-
-def behind_last(step: Step, next: Step) -> Step:
-    """Append ``next``, and all steps that follow it, to the steps of ``step``."""
-    return replace(step, then=(*step.then, replace(next, then=()), *next.then))
 
 
 class Task(Template[P, R]):

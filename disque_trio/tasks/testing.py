@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -22,12 +23,16 @@ from disque_trio.tasks.definition import Definition
 from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.execution import Execution
 from disque_trio.tasks.handle import letter_id
-from disque_trio.tasks.messages import CONTENT_TYPE, TASK, Pair, decode_arguments
+from disque_trio.tasks.messages import CONTENT_TYPE, TASK, Opened, Pair, decode_arguments
 
 T = TypeVar("T")
 
 _MOST_VISITS = 100
 """How often a group may look for its members, which have already run by then."""
+
+_following: "ContextVar[list[_Record] | None]" = ContextVar("disque_following", default=None)
+"""Jobs that the settling of a job adds. They run after it, since a job within a job within a job
+would need a large stack. None while a task runs: what it adds runs at once."""
 
 
 @dataclass(slots=True)
@@ -134,6 +139,7 @@ class _InPlace:
         self, definition: Definition, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
         call = partial(self._in_loop.call, definition, args, kwargs)
+        token = _following.set(None)
         try:
             if in_async():
                 return await call()
@@ -146,6 +152,8 @@ class _InPlace:
             if isinstance(error.__cause__, KeyboardInterrupt):
                 raise error.__cause__ from None  # Ctrl-C is meant for the tests
             raise
+        finally:
+            _following.reset(token)
 
 
 class _Nodes:
@@ -181,30 +189,45 @@ class _Nodes:
             self._keys[queue, unique] = (id, unique_for is not None)
         pairs = tuple((str(name), _data(value)) for name, value in pairs_of(headers))
         texts = {name: value.decode("utf-8", "replace") for name, value in reversed(pairs)}
-        args, kwargs = self._arguments(texts, body)
+        args, kwargs = self._arguments(texts, body, pairs)
         shown = Added(id, queue, texts.get(TASK, ""), args, kwargs, texts, options)
         record = self._records[id] = _Record(shown, body, pairs)
         if shown.task:
             self._jobs.added.append(shown)
             if self._run:
-                await self._finish(record)
+                following = _following.get()
+                if following is None:
+                    await self._finish(record)
+                else:
+                    following.append(record)
         return id
 
-    def _arguments(self, headers: dict[str, str], body: bytes) -> tuple[list[Any], dict[str, Any]]:
+    def _arguments(
+        self, headers: dict[str, str], body: bytes, pairs: tuple[Pair, ...]
+    ) -> tuple[list[Any], dict[str, Any]]:
         try:
-            return decode_arguments(self._core.serializers.of(headers[CONTENT_TYPE]), body)
+            arguments = Opened.of(body, pairs).body
+            return decode_arguments(self._core.serializers.of(headers[CONTENT_TYPE]), arguments)
         except (BadJob, KeyError):
             return [], {}  # a group, or a part of one
 
     async def _finish(self, record: _Record) -> None:
-        """Run a job until it has ended."""
-        shown = record.shown
-        for _ in range(_MOST_VISITS):
-            outcome = await self._execution.run(record)
+        """Run a job, and those that follow it, until all have ended."""
+        left = [(record, _MOST_VISITS)]
+        while left:
+            record, visits = left.pop()
+            shown = record.shown
+            following: list[_Record] = []
+            token = _following.set(following)
+            try:
+                outcome = await self._execution.run(record)
+            finally:
+                _following.reset(token)
             shown.attempts += outcome.kind != "postponed"
             shown.error, shown.trace = outcome.error, outcome.trace
-            if shown.state != "pending":
-                return
+            if shown.state == "pending" and visits > 1:
+                left.append((record, visits - 1))
+            left += [(one, _MOST_VISITS) for one in reversed(following)]
 
     async def add_many(
         self, queue: str, bodies: Sequence[bytes], *, unique: Any = None, **options: Any

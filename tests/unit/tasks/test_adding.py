@@ -110,8 +110,8 @@ def test_jobs_have_a_short_retry_time_unless_the_program_gives_one(
     with app.testing(run=False) as jobs:
         work.add(1)
         work.map([2, 3])
-        work.bind(4).then(work.bind(5)).add()
-        app.group([work.bind(6)], work.bind(7))
+        work.bind(4).then(work.bind()).add()
+        app.group([work.bind(6)], work.bind())
     assert [job.options["retry"] for job in jobs.added] == [retry] * len(jobs.added)
     assert len(jobs.added) >= 5
 
@@ -287,7 +287,7 @@ def test_invalid_options_are_refused_when_a_job_is_added(app: Disque) -> None:
     with pytest.raises(TypeError, match="unknown option of a job: color"):
         work.options(color="red")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="too many"):
-        work.bind(1)
+        work.bind(1)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="headers must be str"):
         work.options(headers={"tenant": 7}).add()  # type: ignore[dict-item]
     for use in (

@@ -8,7 +8,8 @@ from disque_trio.tasks.traces import current
 
 def job_of(bound: Bound[Any]) -> dict[str, Any]:
     """Return the arguments of ``add`` for a task. Options about keys are left out, since the key
-    is that of the row."""
+    is that of the row. Raises TypeError if arguments are missing."""
     step = bound.step
     options = {name: value for name, value in step.options.items() if name != "unique_for"}
-    return {"queue": step.queue, "body": step.body, "headers": step.pairs(current()), **options}
+    body, headers = step.job(current())
+    return {"queue": step.queue, "body": body, "headers": headers, **options}

@@ -1,0 +1,69 @@
+"""Chains and groups that are made of each other, on a real node."""
+
+import threading
+
+from disque_trio.tasks import Disque, chain, group
+from tests.support.harness import HANG_SECONDS, ClusterFactory, LiveNode, wait_until
+from tests.support.task_worker import working_thread
+
+
+def url(node: LiveNode) -> str:
+    return f"disque://{node.host}:{node.port}"
+
+
+def restart(node: LiveNode) -> None:
+    wire = node.wire()
+    wire.send("RESTART")
+    assert wire.closed()
+    again = node.wire()
+    wait_until(lambda: again("PING") == b"PONG")
+
+
+def test_a_chain_may_be_longer_than_headers_may_be(node: LiveNode) -> None:
+    with Disque(url(node)) as app:
+
+        @app.task
+        def longer(n: int, text: str) -> int:
+            return n + len(text)
+
+        steps = [longer.bind("x" * 2000) for _ in range(59)]
+        with working_thread(app):
+            handle = chain([longer.bind(0, "x" * 2000), *steps]).add()
+            assert handle.get(timeout=HANG_SECONDS) == 120_000
+
+
+def test_each_step_runs_once_although_the_node_restarts_between_them(
+    cluster: ClusterFactory,
+) -> None:
+    [node] = cluster(1, "--appendonly", "yes")
+    runs: list[str] = []
+    go_on = threading.Event()
+    with Disque(url(node)) as app:
+
+        @app.task(queue="q")
+        def step(n: int, name: str) -> int:
+            assert name != "long" or go_on.wait(HANG_SECONDS)
+            runs.append(name)
+            return n + 1
+
+        @app.task(queue="q")
+        def total(values: list[int], more: int) -> int:
+            runs.append("total")
+            return sum(values) + more
+
+        inner = group([step.bind("a"), step.bind("b") | step.bind("c")]) | total.bind(100)
+        work = chain(
+            [
+                step.bind(0, "first"),
+                group([step.bind("long"), inner, step.bind("d")]),
+                total.bind(1000),
+                step.bind("last"),
+            ]
+        )
+        with working_thread(app):
+            _ = work.add().id
+            wait_until(lambda: len(runs) == 6)
+            restart(node)
+            go_on.set()
+            wait_until(lambda: "last" in runs)
+    assert sorted(runs) == sorted(["first", "a", "b", "c", "d", "total", "long", "total", "last"])

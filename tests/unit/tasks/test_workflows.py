@@ -1,0 +1,268 @@
+"""Chains and groups that are made of each other, and what is told when they fail."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+
+from disque_trio.tasks import Disque, TaskFailed, chain, group
+from disque_trio.tasks.errors import BadJob
+from disque_trio.tasks.members import Members, behind
+from disque_trio.tasks.messages import MOST_FOLLOWING, Opened, Result, Step, pack, unpack
+from disque_trio.tasks.serializers import Json, Serializers
+
+
+class Program:
+    """An app with some tasks."""
+
+    def __init__(self) -> None:
+        self.app = app = Disque("disque://nowhere.invalid")
+        self.told: list[tuple[str, Any]] = []
+
+        @app.task(queue="a", retries=0)
+        def add(n: int, more: int = 0) -> int:
+            if n + more == 13:
+                raise ValueError("thirteen")
+            return n + more
+
+        @app.task(queue="b")
+        async def total(values: list[int], more: int = 0) -> int:
+            return sum(values) + more
+
+        @app.task
+        def flat(values: list[Any]) -> str:
+            return repr(values).replace(" ", "")
+
+        @app.task
+        def tell(what: Any, name: str = "error") -> None:
+            self.told.append((name, what))
+
+        self.add = add
+        self.total = total
+        self.flat = flat
+        self.tell = tell
+
+
+@pytest.fixture
+def program() -> Program:
+    return Program()
+
+
+def test_a_chain_can_be_written_in_three_ways(program: Program) -> None:
+    add = program.add
+    with program.app.testing() as jobs:
+        assert (add | add.bind(2) | add.bind(3)).add(1).get() == 6
+        assert (add.bind(1) | add.bind(2) | add.bind(3)).add().get() == 6
+        assert chain([add.bind(1), add.bind(2) | add.bind(3), add.bind(4)]).add().get() == 10
+        assert chain([add.bind(1)]).add().get() == 1
+        with pytest.raises(ValueError, match="a chain needs steps"):
+            chain([])
+        with pytest.raises(TypeError, match="bind"):
+            chain([add])  # type: ignore[list-item]
+    assert [one.args for one in jobs.added[:3]] == [[1], [1, 2], [3, 3]]
+
+
+def test_a_group_is_a_step_like_any_other(program: Program) -> None:
+    add, total, flat = program.add, program.total, program.flat
+    several = group([add.bind(10), add.bind(20) | add.bind(5), add.bind()])
+    nested = group([group([add.bind(1), add.bind(2)]), add.bind(3), several])
+    work = chain([add.bind(1), several, total.bind(100), nested, flat.bind()])
+    expected = "[[139,140],141,[148,163,138]]"
+    with program.app.testing():
+        assert work.add().get() == expected
+        assert (add.bind(1) | group([add.bind(1), add.bind(2)])).add().get() == [2, 3]
+        assert group([add.bind(1), group([add.bind(2)])]).add().get() == [1, [2]]
+        assert program.app.group([group([add.bind(1)]), add.bind(2)]).get() == [[1], 2]
+        assert (add | group([add.bind(1)]) | total.bind()).add(1).get() == 2
+        with pytest.raises(ValueError, match="members"):
+            group([])
+
+    async def main() -> object:
+        return await work.add().result()
+
+    with program.app.testing():
+        assert trio.run(main) == expected
+    with program.app.testing():
+        assert asyncio.run(main()) == expected
+
+
+def test_long_chains_are_at_the_end_of_the_body(program: Program) -> None:
+    text = "x" * 2000
+
+    @program.app.task
+    def longer(n: int, text: str) -> int:
+        assert text == "x" * 2000
+        return n + 1
+
+    steps = [longer.bind(text) for _ in range(59)]
+    with program.app.testing() as jobs:
+        handle = chain([longer.bind(0, text), *steps]).on_error(program.tell.bind()).add()
+        assert handle.get() == 60
+        everything = [longer.options(headers={"n": "1"}).bind(0, text), *steps]
+        assert program.app.group([chain(everything)], then=program.total.bind()).get() == 60
+    assert [one.args for one in jobs.added[:60]] == [[n, text] for n in range(60)]
+    for one in jobs.added:
+        assert sum(len(name) + len(value) for name, value in one.headers.items()) < 65_536
+    assert "then-in-body" in jobs.added[0].headers
+    assert "then-in-body" not in jobs.added[59].headers
+    assert program.told == []
+
+
+def test_two_hundred_steps_and_ten_thousand_members_need_no_larger_stack(program: Program) -> None:
+    add = program.add
+    with program.app.testing():
+        steps = chain([add.bind(1000), *[add.bind(1)] * 199])
+        assert steps.add().get() == 1199
+        members = [add.bind(100 + n) for n in range(10_000)]
+        work = chain([group(members), program.total.bind(), steps_of_one(program)])
+        assert work.add().get() == sum(range(100, 10_100)) + 199
+        assert group([steps, steps]).add().get() == [1199, 1199]
+
+
+def steps_of_one(program: Program) -> Any:
+    return chain([program.add.bind(1) for _ in range(199)])
+
+
+def test_missing_arguments_are_refused_where_nothing_comes_before(program: Program) -> None:
+    add, total = program.add, program.total
+    app = program.app
+    lacks = add.bind(more=3)
+    with app.testing() as jobs:
+        for use in (
+            lacks.add,
+            (lacks | add.bind()).add,
+            chain([lacks, add.bind()]).add,
+            group([add.bind(1), lacks]).add,
+            lambda: app.group([lacks]),
+            lambda: app.group([add.bind(1), lacks], then=total.bind()),
+            lambda: app.schedule("x", "@daily", lacks),
+            lambda: lacks.step,
+        ):
+            with pytest.raises(TypeError, match="add: missing a required argument: 'n'"):
+                use()
+        for refused in (
+            lambda: add.bind(1) | add.bind(1, 2),
+            lambda: add | add.bind(1, 2),
+            lambda: add.bind(1) | group([add.bind(), add.bind(1, 2)]),
+            lambda: chain([add.bind(1), add.bind(1, 2)]),
+            lambda: app.group([add.bind(1)], then=add.bind(1, 2)),
+            lambda: add.bind(1).on_error(add.bind(1, 2)),
+        ):
+            with pytest.raises(TypeError, match="add: too many positional arguments"):
+                refused()
+        with pytest.raises(TypeError, match="too many"):
+            add.bind(1, 2, 3)  # type: ignore[call-overload]
+        assert (add.bind(1) | lacks).add().get() == 4
+    assert len(jobs.added) == 2
+
+
+def test_an_error_is_told_with_what_failed(program: Program) -> None:
+    add, tell = program.add, program.tell
+    with program.app.testing() as jobs:
+        first = (add.bind(1) | add.bind(12) | add.bind(5)).on_error(tell.bind())
+        with pytest.raises(TaskFailed, match="thirteen"):
+            first.add().get()
+        [(name, what)] = program.told
+        assert name == "error"
+        failed = jobs.of("add")[1]
+        assert what == {
+            "id": failed.id,
+            "task": failed.task,
+            "queue": "a",
+            "type": "ValueError",
+            "text": "thirteen",
+        }
+        program.told.clear()
+        # The nearest one is told.
+        inner = add.bind(12).on_error(tell.bind("inner"))
+        with pytest.raises(TaskFailed):
+            (add.bind(1) | inner | add.bind(1)).on_error(tell.bind("outer")).add().get()
+        assert [name for name, _ in program.told] == ["inner"]
+        program.told.clear()
+        with pytest.raises(TaskFailed):
+            (add.on_error(tell.bind("template") | tell.bind())).options(priority=1).add(13).get()
+        assert [name for name, _ in program.told] == ["template", "error"]
+        assert (add.bind(1) | add.bind(2)).on_error(tell.bind()).add().get() == 3
+        assert len(program.told) == 2
+
+
+def test_a_failed_member_is_told_to_whom_it_concerns(program: Program) -> None:
+    add, tell, total = program.add, program.tell, program.total
+    members = [add.bind(1), add.bind(13), add.bind(3), add.bind(12) | add.bind(1)]
+    with program.app.testing() as jobs:
+        work = group(members, on_complete=tell.bind("complete"), on_death=tell.bind("death"))
+        handle = chain([work, total.bind()]).on_error(tell.bind()).add()
+        with pytest.raises(TaskFailed, match="2 of 4 failed, number 2: ValueError: thirteen"):
+            handle.get()
+        why = {"1": "ValueError: thirteen", "3": "ValueError: thirteen"}
+        told = dict(program.told)
+        assert told.keys() == {"complete", "death", "error"}
+        assert told["error"]["failed"] == told["complete"]["failed"] == why
+        assert told["death"]["failed"].keys() == {"1", "3"}
+        assert told["error"]["total"] == told["complete"]["total"] == 4
+        assert told["complete"]["id"] == told["error"]["id"] == handle.id
+        assert jobs.of("total") == []
+
+
+def test_a_group_may_go_on_with_those_that_succeeded(program: Program) -> None:
+    add, tell, total = program.add, program.tell, program.total
+    members = [add.bind(1), add.bind(13), add.bind(3)]
+    with program.app.testing():
+        work = group(members, skip_failed=True, on_complete=tell.bind("complete"))
+        assert (work | total.bind(100)).add().get() == 104
+        assert work.add().get() == [1, 3]
+        assert group([add.bind(13)], skip_failed=True).add().get() == []
+        assert program.app.group(members, then=total.bind(), skip_failed=True).get() == 4
+        nested = group([work, add.bind(5)])
+        assert (nested | program.flat.bind()).add().get() == "[[1,3],5]"
+        with pytest.raises(TypeError, match="then"):
+            program.app.group(members, skip_failed=True)  # type: ignore[call-overload]
+        with pytest.raises(TypeError, match="skip_failed"):
+            group(members, skip_fail=True)  # type: ignore[call-arg]
+    assert [name for name, _ in program.told] == ["complete"] * 3
+    assert program.told[0][1]["failed"] == {"1": "ValueError: thirteen"}
+
+
+def test_a_group_has_a_queue_a_key_and_a_delay(program: Program) -> None:
+    add, total = program.add, program.total
+    with program.app.testing(run=False) as jobs:
+        members = [add.options(priority=3, replicate=1).bind(1)]
+        plain = group(members).add()
+        other = group(members, queue="c", delay=5, unique="x").add()
+        again = group(members, queue="c", unique="x", unique_for=60).add()
+        last = program.app.group(members, then=total.bind(), unique="y", unique_for=60).id
+        assert program.app.group(members, total.bind(), unique="y").id == last
+        keyed = add.options(unique="z").bind(1)
+        assert keyed.add().id == (keyed | add.bind()).add().id
+    assert plain.id != other.id == again.id
+    assert [(one.queue, one.options) for one in jobs.added[:3]] == [
+        ("a", {"retry": 30, "priority": 3, "replicate": 1}),
+        ("c", {"retry": 30, "priority": 3, "replicate": 1, "delay": 5}),
+        ("b", {"retry": 30}),
+    ]
+
+
+def test_packed_steps_come_back_as_they_were() -> None:
+    error = Step("e", "q", "application/json", b"{}", then=(Step("f", "q", "a/b", b"\n"),))
+    step = Step("t", "q", "application/json", b"{}", {"priority": 3}, on_error=error)
+    step = replace(step, then=tuple(error.chain))
+    assert unpack(pack(step)) == step
+    for size in 10, MOST_FOLLOWING:
+        then = (Step("u", "q", "a/b", b"\n" * size), *error.chain)
+        body, pairs = Step("t", "q", "a/b", b"body", then=then, on_error=error).job(None)
+        assert Opened.of(body, pairs) == Opened(b"body", then, error)
+        assert (body == b"body") is (size == 10)
+    members = Members((pack(step), b""), 30, 2, "a/b", True, error, step, Result("a/b", b"\n"))
+    assert Members.decode(members.encode()) == members
+    for data in (b"", b"{}\n[]\n", b"[]\n[]\n", b"{}\n", b"{}\n[1]\n"):
+        with pytest.raises(BadJob):
+            Members.decode(data)
+        with pytest.raises(BadJob):
+            unpack(data)
+    for value in (b"0", b"x", b"99"):
+        with pytest.raises(BadJob):
+            Opened.of(b"body", [("then-in-body", value)])
+    with pytest.raises(BadJob):
+        behind(Step("t", "q", "a/b", b""), Serializers([Json()]), 1)

@@ -10,6 +10,8 @@ T = TypeVar("T")
 
 MAX_NAME: Final = 4_096  # bytes: comparing a longer name with many patterns takes too long
 MAX_PATTERN: Final = 4_096  # bytes, of a pattern that a client names in a request
+MAX_WANTED: Final = 255  # bytes, of a pattern by which jobs are taken, as of a topic
+MAX_JOKERS: Final = 32  # stars and classes in such a pattern: each makes it more expensive
 
 _ELEMENT = re.compile(rb"(\*)|(\?)|\[(\^?)((?:\\.|[^\]]-.|[^\]])*)(?:\]|\Z)|\\?(.)", re.DOTALL)
 _SPECIAL = re.compile(rb"[*?[\\]")
@@ -116,6 +118,15 @@ class Glob:
                 return False
             at += len(part)
         return True
+
+
+def pattern_problem(pattern: bytes) -> str:
+    """Return why jobs cannot be taken by ``pattern``; empty: they can."""
+    if not 0 < len(pattern) <= MAX_WANTED:
+        return f"a pattern must have 1 to {MAX_WANTED} bytes"
+    if pattern.count(b"*") + pattern.count(b"[") > MAX_JOKERS:
+        return f"a pattern may have at most {MAX_JOKERS} stars and classes"
+    return ""
 
 
 def is_glob(pattern: bytes) -> bool:

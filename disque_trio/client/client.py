@@ -12,7 +12,7 @@ from disque_trio.client.fetch import GetOptions, fetch, fetch_traced
 from disque_trio.client.handlers import handle, serve_one
 from disque_trio.client.jobs import HeldJob, Job, Jobs
 from disque_trio.client.replies import ids
-from disque_trio.client.requests import addjob, kept_for, new_key
+from disque_trio.client.requests import Pattern, addjob, kept_for, new_key
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
 from disque_trio.client.supply import Supply
@@ -242,9 +242,12 @@ class Client(Commands):
         return Jobs(self._in_flight, supply.take, leave=supply.pause)
 
     def loops(
-        self, *queues: Name, count: int, withheaders: bool = False, pattern: bool = False
+        self, *queues: Name, count: int, withheaders: bool = False, pattern: Pattern = False
     ) -> list[Jobs]:
         """Return ``count`` loops like that of ``jobs``, which share a connection.
+
+        With the ``pattern`` "nodead", queues of dead letters (``mail.dead``) match only patterns
+        that end in ``.dead``.
 
         When one loop is stopped, the others continue, but take their next jobs on a new connection.
         """

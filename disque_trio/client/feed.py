@@ -14,6 +14,7 @@ from collections import deque
 from disque_trio.client import tracing
 from disque_trio.client.jobs import HeldJob, Job
 from disque_trio.client.pushes import STOP, Own, Pushes
+from disque_trio.client.requests import Pattern
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.connection import Batch, Reply
@@ -37,18 +38,24 @@ class Feed(Pushes):
 
     Args:
         own: see ``Pushes``.
-        queues: the queues to consume.
+        names: the queues to consume.
         withheaders: whether to get jobs with their headers.
+        pattern: whether the names are patterns; see ``Supply``.
 
     Attributes:
-        queues: the queues.
+        queues: the queues, if they are known by name.
         let_go: a job was released, and must not be queued again before its retry time.
         moved: it was retired since another node is better.
     """
 
-    def __init__(self, *own: *Own, queues: tuple[Name, ...], withheaders: bool) -> None:
+    def __init__(
+        self, *own: *Own, names: tuple[Name, ...], withheaders: bool, pattern: Pattern
+    ) -> None:
         super().__init__(*own)
-        self.queues = queues
+        self.queues = () if pattern else names
+        self.by_pattern = bool(pattern)
+        self._names = names
+        self._pattern = pattern
         self.let_go: bool = False
         self.moved: bool = False
         self._withheaders = withheaders
@@ -64,10 +71,18 @@ class Feed(Pushes):
     # ---- tasks that want a job --------------------------------------------------------------
 
     def consume(self) -> list[Argument]:
-        command: list[Argument] = ["CONSUME", *self.queues, "CREDIT", self._credit]
+        command = self._consume(self._credit)
         command.append("WITHCOUNTERS")
         if self._withheaders or tracing.tracer is not None:
             command.append("WITHHEADERS")
+        return command
+
+    def _consume(self, credit: int) -> list[Argument]:
+        command: list[Argument] = ["CONSUME", *self._names, "CREDIT", credit]
+        if self._pattern:
+            command.append("PATTERN")
+        if self._pattern == "nodead":
+            command.append("NODEAD")
         return command
 
     async def take(self) -> HeldJob | None:
@@ -186,7 +201,7 @@ class Feed(Pushes):
     async def last_words(self) -> None:
         if self.let_go:
             # Closing a connection gives its jobs back, unless the client asks for this.
-            calm: list[Argument] = ["CONSUME", *self.queues, "CREDIT", 1, "ONLOSS", "retry"]
+            calm = [*self._consume(1), "ONLOSS", "retry"]
             await self.connection.execute_many([calm, STOP])
         while not self._last.done.is_set():
             await self._last.done.wait()

@@ -33,6 +33,7 @@ class Pushes:
         in_flight: the jobs that are not settled.
 
     Attributes:
+        by_pattern: the queues are those that match patterns.
         over: no more jobs are wanted, or will come.
         failure: makes the error with which it ended; None: there is none.
         stopped: set when no job is on its way any more.
@@ -44,6 +45,7 @@ class Pushes:
     ) -> None:
         self.connection = connection
         self.session = session
+        self.by_pattern: bool = False
         self.over: bool = False
         self.failure: Callable[[], DisqueError] | None = None
         self.stopped: Event = library().Event()
@@ -85,6 +87,7 @@ class Pushes:
             self.retire()  # a job may be on its way
             raise
         if not begun:
+            self.session.cannot_push(by_pattern=self.by_pattern)
             self.connection.close()
         return begun
 

@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TypedDict, Unpack
+from typing import Literal, TypeAlias, TypedDict, Unpack
 from uuid import uuid4
 
 from disque_trio.job_options import Headers, JobOptions, encode, seconds
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.values import Name
+
+Pattern: TypeAlias = bool | Literal["nodead"]
+"""Whether names are patterns; ``nodead``: which queues of dead letters do not match."""
 
 KEPT = 60.0
 """Seconds to keep a key beyond the time for which its ADDJOB is repeated."""

@@ -40,7 +40,8 @@ class Session:
     Attributes:
         node_id, address: the id and the address of the node.
         blocking: the connections for GETJOB.
-        pushes: whether the node can push jobs, as far as is known.
+        pushes, pushes_by_pattern: whether the node can push jobs, and those of queues that match
+            patterns, as far as is known.
         knows_headers: whether the node knows WITHHEADERS, as far as is known.
         hello: what the node said of the cluster.
         hints: whether the node can tell which of several nodes is best for a queue (QOWNER), as far
@@ -53,6 +54,7 @@ class Session:
         self.address: Address = control.address
         self.blocking: ConnectionPool = ConnectionPool(self._open, lambda: self.current)
         self.pushes: bool = True
+        self.pushes_by_pattern: bool = True
         self.knows_headers: bool = True
         self.hello = hello
         self.hints: bool = len(hello.nodes) > 1
@@ -98,8 +100,7 @@ class Session:
             return connection
 
     async def open_for_pushes(self) -> Connection | None:
-        """Open a connection that speaks RESP3. If the node cannot, return None and unset
-        ``pushes``.
+        """Open a connection that speaks RESP3. If the node cannot, return None.
 
         Raises:
             ConnectionLost: it cannot be opened; the session has then ended.
@@ -111,12 +112,12 @@ class Session:
         finally:
             if not speaks:
                 connection.close()
+        if not speaks:
+            self.cannot_push()
         return connection if speaks else None
 
     async def asks(self, connection: Connection, *command: Argument) -> bool:
         """Send a command that only nodes that can push know, and return whether this one does.
-
-        Unsets ``pushes`` if not.
 
         Raises:
             ConnectionLost: the connection is lost, or there was no reply in time.
@@ -131,8 +132,13 @@ class Session:
         except ReplyError as error:
             if error.code not in _NOT_KNOWN:
                 raise
-            self.pushes = False
-        return self.pushes
+            return False
+        return True
+
+    def cannot_push(self, *, by_pattern: bool = False) -> None:
+        """Note that the node cannot push jobs at all, or not ``by_pattern``."""
+        self.pushes_by_pattern = False
+        self.pushes = self.pushes and by_pattern
 
     def job_taken(self) -> None:
         """Note that a job of this node is in flight: its WORKING and ACKJOB belong here."""

@@ -6,6 +6,7 @@ from disque_trio.client.feed import Feed
 from disque_trio.client.fetch import take
 from disque_trio.client.jobs import HeldJob
 from disque_trio.client.pushes import open_pushes
+from disque_trio.client.requests import Pattern
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
 from disque_trio.respclient.concurrency import library
@@ -23,7 +24,8 @@ class Supply:
         in_flight: the jobs that are not settled.
         queues: the names of the queues, preferred ones first.
         withheaders: whether to get jobs with their headers.
-        pattern: whether the names are patterns. Nodes do not push by pattern, so jobs are fetched.
+        pattern: whether the names are patterns. Older nodes do not push by pattern, so jobs are
+            fetched there, and queues of dead letters do match.
 
     Raises:
         ValueError: there are no queues.
@@ -35,7 +37,7 @@ class Supply:
         in_flight: InFlight,
         queues: tuple[Name, ...],
         withheaders: bool,
-        pattern: bool,
+        pattern: Pattern,
     ) -> None:
         if not queues:
             raise ValueError("at least one queue is needed")
@@ -53,14 +55,14 @@ class Supply:
         There is no checkpoint between its arrival and the return.
         """
         # A released job uses up credit of the feed, so fetch jobs once any was released.
-        while not self._pattern and (self._feed is None or not self._feed.let_go):
-            job = await self._router.wait_at(self._pushed, self._queues)
+        while self._feed is None or not self._feed.let_go:
+            job = await self._router.wait_at(self._pushed, () if self._pattern else self._queues)
             if job is not None:
                 return job
             if self._feed is None or not self._feed.moved:
                 break
         return await take(
-            self._router, self._in_flight, self._queues, self._withheaders, self._pattern
+            self._router, self._in_flight, self._queues, self._withheaders, bool(self._pattern)
         )
 
     def pause(self) -> None:
@@ -85,9 +87,11 @@ class Supply:
                 feed.move()
                 if feed.let_go:
                     return None
-            if not session.pushes:
+            if not (session.pushes_by_pattern if self._pattern else session.pushes):
                 return None
-            make = partial(Feed, queues=self._queues, withheaders=self._withheaders)
+            make = partial(
+                Feed, names=self._queues, withheaders=self._withheaders, pattern=self._pattern
+            )
             feed = await open_pushes(self._router, session, self._in_flight, make)
             if feed is not None:
                 self._feed = feed

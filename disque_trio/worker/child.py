@@ -147,11 +147,12 @@ class Child:
         queues = options.queues or tuple(QueueWeight(name, 1) for name in app.queues())
         if not queues:
             raise CannotStart("the app has no tasks: name queues with --queues")
+        named = [queue.name for queue in queues if queue.name not in options.patterns]
         runner = Runner(app, limiter=trio.CapacityLimiter(options.concurrency), log=self._log)
         self._serving = True
         round_robin = RoundRobin(queues, strict=options.strict)
         slots = Slots(
-            loops_of(client, round_robin, options.concurrency),
+            loops_of(client, round_robin, options.concurrency, by_pattern=bool(options.patterns)),
             runner,
             round_robin,
             tally=self._tally,
@@ -162,7 +163,7 @@ class Child:
             log=self._log,
         )
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._beat, client, slots, [queue.name for queue in queues])
+            nursery.start_soon(self._beat, client, slots, named)
             nursery.start_soon(self._end, client, slots, runner)
             await self._link.send("ready", files=files(but=_LIBRARIES))
             await slots.run()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
+from disque_trio.glob import is_glob, pattern_problem
 from disque_trio.process.options import (
     Parser,
     add_log_options,
@@ -27,6 +28,10 @@ empty, all slots take jobs from the other. --queues mail,sms is the same with 1:
 job of a queue is taken only if the queues named before it have none. (A node delivers its own jobs
 first, and those of other nodes when it has none.)
 
+patterns: with --queues 'hooks.*', the worker takes jobs from all queues that match, also from those
+that come into being later (but from queues of dead letters, hooks.a.dead, only if the pattern ends
+in .dead). Their queues take turns. A backslash makes *, ?, [ and \\ literal.
+
 stopping: after SIGTERM or SIGINT (Ctrl-C) the worker takes no new jobs, and gives tasks --grace
 seconds to finish. It then queues the jobs of the others again at once, which does not count as a
 failure. A second signal does that immediately. SIGHUP starts new processes with the current code;
@@ -40,9 +45,17 @@ With --check: 0 all is well; 1 it is not.
 def queues(text: str) -> list[QueueWeight]:
     """See ``parse_queues``."""
     try:
-        return parse_queues(text)
+        found = parse_queues(text)
     except ValueError as wrong:
         raise argparse.ArgumentTypeError(str(wrong)) from None
+    for name, _ in found:
+        if _is_pattern(name) and (problem := pattern_problem(name.encode())):
+            raise argparse.ArgumentTypeError(f"{name!r}: {problem}")
+    return found
+
+
+def _is_pattern(name: str) -> bool:
+    return is_glob(name.encode(errors="surrogateescape"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +100,11 @@ class Options:
     quiet: bool
     otel: bool
 
+    @property
+    def patterns(self) -> list[str]:
+        """Those of ``queues`` that stand for all queues that match."""
+        return [queue.name for queue in self.queues if _is_pattern(queue.name)]
+
     def to_json(self) -> dict[str, Any]:
         """Convert the options to values for JSON."""
         return asdict(self)
@@ -113,7 +131,8 @@ def _parser() -> argparse.ArgumentParser:
         type=queues,
         default=[],
         metavar="Q[:W],...",
-        help="queues with their weights, see below (default: those of the app's tasks)",
+        help="queues, or patterns such as 'mail.*', with their weights, see below (default: the"
+        " queues of the app's tasks)",
     )
     add("--strict", action="store_true", help="try the queues in order, without weights")
     add(

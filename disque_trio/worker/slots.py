@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import trio
 
 from disque_trio.client import Client, DisqueError, HeldJob, Jobs, NoPermError
+from disque_trio.client.requests import Pattern
 from disque_trio.process.logs import Log
 from disque_trio.tasks.running import Outcome, Runner
 from disque_trio.worker.link import MappedPage
@@ -17,9 +18,16 @@ _PAUSE = 1.0  # s until a slot that cannot take a job tries again
 _ERRORS = ("dead", "runaway", "lost")
 
 
-def loops_of(client: Client, round_robin: RoundRobin, count: int) -> list[tuple[Jobs, ...]]:
-    """Return the loops of ``count`` slots, each with one for each order of ``round_robin``."""
-    orders = [client.loops(*order, count=count, withheaders=True) for order in round_robin.orders]
+def loops_of(
+    client: Client, round_robin: RoundRobin, count: int, *, by_pattern: bool = False
+) -> list[tuple[Jobs, ...]]:
+    """Return the loops of ``count`` slots, each with one for each order of ``round_robin``.
+    ``by_pattern``: these may be patterns."""
+    pattern: Pattern = "nodead" if by_pattern else False
+    orders = [
+        client.loops(*order, count=count, withheaders=True, pattern=pattern)
+        for order in round_robin.orders
+    ]
     return list(zip(*orders, strict=True))
 
 

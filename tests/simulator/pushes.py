@@ -6,6 +6,7 @@ from disque_trio.node.core.delivery.consumers import Consumer
 from disque_trio.node.core.jobs.job import ACTIVE, FLAG_IN_HAND
 from tests.simulator.clients import DETAILS, Actor, Program, work_on
 from tests.simulator.events import MS
+from tests.simulator.patterns import PATTERNS
 from tests.simulator.plan import QUEUES
 
 if TYPE_CHECKING:
@@ -21,12 +22,17 @@ def pushed_worker(actor: Actor) -> Program:
         best_for = actor.choose()
         line = yield from actor.connect(best_for)
         queues = best_for or rng.sample(QUEUES, rng.randrange(1, len(QUEUES) + 1))
+        by_pattern = rng.random() < 0.3
+        if by_pattern:
+            queues = rng.sample(PATTERNS, rng.randrange(1, 3))
         credit = rng.choice((1, 2, 5, 20))
         request = [b"CONSUME", *queues, b"CREDIT", b"%d" % credit]
         if rng.random() < 0.5:
             request += DETAILS
         if rng.random() < 0.2:
             request += [b"ONLOSS", b"retry"]
+        if by_pattern:
+            request += rng.choice(([b"PATTERN"], [b"PATTERN", b"NODEAD"]))
         replies = yield line.ask([b"HELLO", b"3"], request)
         if replies is None or replies[1] != b"OK":  # the node is leaving
             line.close()
@@ -60,14 +66,17 @@ def check_consumers(world: "World", machine: "Machine") -> None:
         if consumer.size != sum(consumer.in_hand.values()):
             world.oracle.problem(f"node {machine.index} counts {consumer.size} bytes in hand")
         waits = _waits(machine, consumer)
-        if len(waits) != (len(consumer.names) if consumer.waits else 0):
+        if waits != (consumer.patterns or consumer.names if consumer.waits else []):
             world.oracle.problem(f"node {machine.index} lets a client wait in {waits}")
         if consumer.room() and not consumer.waits and not consumers.due:
             world.oracle.problem(f"node {machine.index} forgets a client that has credit")
 
 
 def _waits(machine: "Machine", consumer: Consumer) -> list[bytes]:
-    """The queues of ``consumer`` in which it waits."""
+    """The queues, or patterns, of ``consumer`` in which it waits."""
+    if consumer.patterns:
+        by_client = machine.node.deliveries.interests.by_client
+        return [interest.wanted for interest in by_client.get(consumer.waiter, [])]
     queues = machine.node.queues.by_name
     waiter = consumer.waiter
     return [

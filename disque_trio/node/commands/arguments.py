@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from disque_trio.glob import pattern_problem
 from disque_trio.node.core.delivery.interests import MAX_INTERESTS
-from disque_trio.node.core.delivery.patterns import pattern_problem
 from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queues.queue import PAUSED_IN
@@ -36,14 +36,15 @@ def check_topic(topic: bytes) -> None:
         raise CommandError(f"ERR {problem}")
 
 
-def check_patterns(node: Node, patterns: list[bytes]) -> None:
-    """Raise ``CommandError`` unless clients can use ``patterns``."""
+def check_patterns(node: Node, patterns: list[bytes], wanted: list[bytes]) -> None:
+    """Raise ``CommandError`` unless clients can use ``patterns``; ``wanted``: what they want by
+    these."""
     if len(patterns) > MAX_PATTERNS:
         raise CommandError(f"ERR a client may have at most {MAX_PATTERNS} patterns")
     for pattern in patterns:
         if problem := pattern_problem(pattern):
             raise CommandError(f"ERR {problem}")
-    if not node.deliveries.interests.make_room(patterns):
+    if not node.deliveries.interests.make_room(wanted):
         raise CommandError(f"ERR clients use {MAX_INTERESTS} patterns already, the maximum")
 
 

@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from disque_trio.node.commands.arguments import MAX_QUEUES
+from disque_trio.node.commands.arguments import MAX_QUEUES, check_patterns
 from disque_trio.node.core.delivery.consumers import MAX_CREDIT
+from disque_trio.node.core.delivery.patterns import but_dead
 from disque_trio.node.core.node import LEAVING, Node
 from disque_trio.node.core.queues.entries import WITH_COUNTERS, WITH_HEADERS
 from disque_trio.resp.ints import parse_int
@@ -24,6 +25,12 @@ def consume(node: Node, client: Client, args: list[bytes]) -> None:
         raise CommandError(SYNTAX)
     if len(names) > MAX_QUEUES:
         raise CommandError(f"ERR a client may consume at most {MAX_QUEUES} queues")
+    patterns: list[bytes] = []
+    if words.has("PATTERN"):
+        patterns = [but_dead(name) for name in names] if words.has("NODEAD") else names
+        check_patterns(node, names, patterns)
+    elif words.has("NODEAD"):
+        raise CommandError("ERR NODEAD needs PATTERN")
     if client.resp != 3:
         raise CommandError("ERR CONSUME pushes jobs, which needs RESP3: send HELLO 3 first")
     if node.peers.leaving:
@@ -33,7 +40,8 @@ def consume(node: Node, client: Client, args: list[bytes]) -> None:
     details = WITH_COUNTERS if words.has("WITHCOUNTERS") else 0
     if words.has("WITHHEADERS"):
         details |= WITH_HEADERS
-    node.consumers.consume(client, names, words.number("CREDIT", 0), details, loss != b"retry")
+    limit = words.number("CREDIT", 0)
+    node.consumers.consume(client, names, patterns, limit, details, loss != b"retry")
 
 
 def credit(node: Node, client: Client, args: list[bytes]) -> None:

@@ -86,7 +86,7 @@ def getjob(node: Node, client: Client, args: list[bytes]) -> None:
     if len(names) > MAX_QUEUES and not by_patterns:
         raise CommandError(f"ERR a client may ask for jobs of at most {MAX_QUEUES} queues")
     if by_patterns:
-        check_patterns(node, names)
+        check_patterns(node, names, names)
     if count == 1 and not by_patterns:  # nearly always, like the shortcut below
         jobs = node.deliveries.take(names, 1)
     else:

@@ -52,7 +52,8 @@ _GETJOB: Final = (
     "FROM queue [queue ...]"
 )
 _CONSUME: Final = (
-    "queue [queue ...] CREDIT count [WITHCOUNTERS] [WITHHEADERS] [ONLOSS requeue|retry] | STOP"
+    "queue [queue ...] CREDIT count [WITHCOUNTERS] [WITHHEADERS] [ONLOSS requeue|retry] "
+    "[PATTERN] [NODEAD] | STOP"
 )
 _QSCAN: Final = (
     "[cursor] [COUNT count] [BUSYLOOP] [MINLEN length] [MAXLEN length] [IMPORTRATE rate] "

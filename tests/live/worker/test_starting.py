@@ -34,6 +34,20 @@ def test_tasks_of_all_queues_of_the_app_run(rig: Rig) -> None:
     assert worker.stop() == 0
 
 
+def test_a_pattern_stands_for_all_queues_that_match_old_and_new(rig: Rig) -> None:
+    rig.add("quick", 1, queue="hooks.a")
+    worker = rig.start("--queues", "hooks.*,sms:2")
+    rig.noted("quick", 1)
+    rig.add("quick", 2, queue="hooks.b")
+    rig.add("sms", 3, queue="sms")
+    rig.add("quick", 4, queue="hooks.b.dead")
+    rig.noted("quick", 2)
+    rig.noted("sms", 3)
+    assert worker.stop() == 0
+    with rig.client() as client:
+        assert client.qlen("hooks.b.dead") == 1
+
+
 def test_a_target_that_is_not_an_app_is_one_line(rig: Rig) -> None:
     worker = rig.start(target="shop:VERSION")
     assert worker.ends() == 1

@@ -303,3 +303,40 @@ async def test_a_released_job_is_not_requeued_when_its_connection_ends() -> None
             [b"STOP"],
         ]
         assert node.count("GETJOB") == 1
+
+
+# ---- patterns ---------------------------------------------------------------------------------
+
+
+async def test_jobs_of_queues_that_match_are_pushed_where_the_node_can() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 0)
+        [loop] = client.loops("mail.*", "sms", count=1, pattern="nodead")
+        held = await anext(loop)
+        await held.ack()
+        await loop.stop()
+        [consume] = [c for c in node.seen if c[0] == b"CONSUME" and c[1] != b"STOP"]
+        wanted = [b"mail.*", b"sms", b"CREDIT", b"1", b"PATTERN", b"NODEAD", b"WITHCOUNTERS"]
+        assert consume[1:] == wanted
+
+
+async def test_a_node_that_pushes_by_name_only_is_asked_for_jobs_by_pattern() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 1)
+        by_name = node.answers["CONSUME"]
+
+        def older(command: list[bytes]) -> object:
+            return b"-ERR syntax error\r\n" if b"PATTERN" in command else by_name(command)
+
+        node.answers["CONSUME"] = older
+        node.answers["GETJOB"] = [job(0), FakeNode.HANG]
+        async with client.jobs("mail.*", pattern=True) as jobs:
+            held = await anext(jobs)
+            assert held.id == JOB_ID.format(0)
+            await held.ack()
+        [getjob] = [c for c in node.seen if c[0] == b"GETJOB"]
+        assert getjob[-3:] == [b"PATTERN", b"FROM", b"mail.*"]
+        async with client.jobs("q") as jobs:
+            held = await anext(jobs)
+            assert held.id == JOB_ID.format(1)
+            await held.ack()

@@ -62,3 +62,16 @@ def test_a_worker_process_gets_the_same_options() -> None:
     words = "a:b --queues mail,sms:5 --metrics 9100 --max-memory 1g --reload"
     options = parse(words.split())
     assert Options.from_json(json.loads(json.dumps(options.to_json()))).queues == options.queues
+
+
+def test_names_with_stars_are_patterns() -> None:
+    options = parse(["shop:app", "--queues", r"hooks.*:2,mail,a\*b"])
+    assert options.queues == (("hooks.*", 2), ("mail", 1), (r"a\*b", 1))
+    assert options.patterns == ["hooks.*", r"a\*b"]
+    assert parse(["shop:app", "--queues", "mail,sms:5"]).patterns == []
+
+
+def test_a_pattern_that_nodes_would_refuse_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["shop:app", "--queues", "*a" * 33])
+    assert "at most 32 stars" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Final
 
 from disque_trio.eventlog import schema
+from disque_trio.node.core.delivery.interests import Interests
 from disque_trio.node.core.federation.federation import Federation
 from disque_trio.node.core.jobs.job import ACTIVE, FLAG_IN_HAND, Job
 from disque_trio.node.core.lifecycle.dead_letters import DeadLetters
@@ -41,6 +42,7 @@ class Consumer:
         client: the client.
         waiter: takes its place in the queues where it waits.
         names: the queues that it consumes, in order of preference; empty: it stopped.
+        patterns: what it wants, if ``names`` are patterns (see ``interests``); else empty.
         credit: number of jobs that it may have in its hands.
         requeues: whether its jobs are queued again at once if its connection breaks.
         in_hand: its jobs: size of the body in bytes, by id.
@@ -55,6 +57,7 @@ class Consumer:
         self.client = client
         self.waiter = Client(client.id)
         self.names: list[bytes] = []
+        self.patterns: list[bytes] = []
         self.credit = 0
         self.requeues = True
         self.in_hand: dict[bytes, int] = {}
@@ -78,6 +81,7 @@ class Consumers:
         requeue: queues jobs again.
         dead_letters: takes jobs that had all their attempts.
         federation: gets jobs from other nodes.
+        interests: clients that want jobs by pattern.
 
     Attributes:
         by_client: the clients that consume, or hold pushed jobs.
@@ -87,7 +91,12 @@ class Consumers:
     """
 
     def __init__(
-        self, core: Core, requeue: Requeue, dead_letters: DeadLetters, federation: Federation
+        self,
+        core: Core,
+        requeue: Requeue,
+        dead_letters: DeadLetters,
+        federation: Federation,
+        interests: Interests,
     ) -> None:
         self.by_client: dict[Client, Consumer] = {}
         self.open: dict[Consumer, None] = {}
@@ -104,6 +113,7 @@ class Consumers:
         self._requeue = requeue
         self._dead_letters = dead_letters
         self._federation = federation
+        self._interests = interests
         self._timer = core.timer
 
     @property
@@ -119,17 +129,27 @@ class Consumers:
     # ---- for clients ------------------------------------------------------------------------
 
     def consume(
-        self, client: Client, names: list[bytes], credit: int, details: int, requeues: bool
+        self,
+        client: Client,
+        names: list[bytes],
+        patterns: list[bytes],
+        credit: int,
+        details: int,
+        requeues: bool,
     ) -> None:
         """Push jobs of the queues ``names`` to ``client``, instead of those that it consumed so
-        far. ``details``: as in ``job_entry_with``."""
+        far. ``patterns``: what is wanted, if the names are patterns; there must be room for them.
+        ``details``: as in ``job_entry_with``."""
         # Not before anybody consumes, since it is also called for jobs of limited queues.
         self._store.limits.on_taken_back = self._taken_back
         consumer = self.by_client.get(client)
         if consumer is None:
             consumer = self.by_client[client] = Consumer(client)
         self._leave_queues(consumer)
+        self._interests.keep(consumer.patterns, -1)
         consumer.names = list(dict.fromkeys(names))
+        consumer.patterns = list(dict.fromkeys(patterns))
+        self._interests.keep(consumer.patterns, 1)
         consumer.credit = credit
         consumer.requeues = requeues
         waiter = consumer.waiter
@@ -157,7 +177,9 @@ class Consumers:
         if consumer is None:
             return 0
         self._leave_queues(consumer)
+        self._interests.keep(consumer.patterns, -1)
         consumer.names = []
+        consumer.patterns = []
         self._by_waiter.pop(consumer.waiter, None)
         client.consumes = False
         if not consumer.in_hand:
@@ -201,8 +223,9 @@ class Consumers:
         consumer = self._by_waiter[waiter]
         self._push(consumer, queue, job)
         if consumer.room() and len(consumer.frames) < A_TURN and self._left > 0:
-            del queue.waiters[waiter]
-            queue.waiters[waiter] = None
+            if not consumer.patterns:
+                del queue.waiters[waiter]
+                queue.waiters[waiter] = None
             return
         self._leave_queues(consumer)
         if consumer.room():
@@ -285,7 +308,10 @@ class Consumers:
                     self._call()
                     break
                 room = min(room, _AT_ONCE if consumer.size < _LARGE else 1)
-                jobs = take(consumer.names, room)
+                if consumer.patterns:
+                    jobs = self._interests.take(consumer.patterns, room)
+                else:
+                    jobs = take(consumer.names, room)
                 for job in jobs:
                     self._push(consumer, queues[job.queue], job)
                 size = size_of(jobs)
@@ -297,6 +323,10 @@ class Consumers:
     def _enter_queues(self, consumer: Consumer) -> None:
         """Make ``consumer`` wait for jobs in its queues."""
         consumer.waits = True
+        if consumer.patterns:
+            self._machine.wait_ends.begin(consumer.waiter, 0, 0)
+            self._interests.enter(consumer.waiter, consumer.patterns)
+            return
         for name in consumer.names:
             queue = self._queues.by_name.get(name) or self._queues.create(name)
             queue.waiters[consumer.waiter] = None
@@ -307,6 +337,9 @@ class Consumers:
         """Remove ``consumer`` from the queues where it waits."""
         if consumer.waits:
             consumer.waits = False
+            if consumer.patterns:
+                self._interests.forget(consumer.waiter)
+                return
             for name in consumer.names:
                 queue = self._queues.by_name.get(name)
                 if queue is not None:
@@ -378,7 +411,7 @@ class Consumers:
         for consumer in list(self.by_client.values()):
             consumer.in_hand = {}
             consumer.size = consumer.withheld = 0
-            consumer.waits = False
+            self._leave_queues(consumer)
             if consumer.names:
                 self._open_for(consumer)
             else:

@@ -37,8 +37,8 @@ class Deliveries:
     ) -> None:
         machine = core.machine
         store = core.store
-        self.consumers = Consumers(core, requeue, dead_letters, federation)
         self.interests = Interests(core, federation)
+        self.consumers = Consumers(core, requeue, dead_letters, federation, self.interests)
         self._machine = machine
         self._store = store
         self._queues = store.queues

@@ -22,18 +22,19 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
+from disque_trio.glob import pattern_problem
 from disque_trio.node.core.delivery.patterns import (
     Interest,
     ReadyQueues,
+    but_dead,
     knows_only_extended,
-    pattern_problem,
 )
 from disque_trio.node.core.federation.exports import ASKED_ALL, ASKED_SOURCES, Wanted
 from disque_trio.node.core.federation.federation import Federation
 from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.jobs.timers import sooner
 from disque_trio.node.core.queues.core import Core
-from disque_trio.node.core.queues.entries import TAKEN_AT_ONCE, size_of
+from disque_trio.node.core.queues.entries import PUSHED, TAKEN_AT_ONCE, size_of
 from disque_trio.node.core.queues.need_jobs import COUNT_MAX, FIRST_MIN, POLL_MIN, Imports
 from disque_trio.node.core.queues.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.queues.queues import QueueInterests
@@ -49,7 +50,8 @@ _PATTERN: Final = 2
 _JOBS: Final = 3
 _TIME: Final = 4  # ms for which they are valid
 _WAITS: Final = 5  # empty: a client waits
-_NOT_YET: Final = 6  # a queue of whose jobs none are wanted now.
+_NOT_YET: Final = 6  # a queue of whose jobs none are wanted now
+_BUT_DEAD: Final = 7  # empty: queues of dead letters do not match
 
 
 class RemoteInterests:
@@ -112,7 +114,10 @@ class RemoteInterests:
             fields: list[Field] = [(_TIME, pack_number(time))]
             fields += [(_NOT_YET, name) for name in not_yet]
             for interest, count in wanted[at : at + AT_ONCE]:
-                fields += [(_PATTERN, interest.pattern), (_JOBS, pack_number(count))]
+                fields.append((_PATTERN, interest.pattern))
+                if interest.but_dead:
+                    fields.append((_BUT_DEAD, b""))
+                fields.append((_JOBS, pack_number(count)))
                 if interest.clients:
                     fields.append((_WAITS, b""))
             packet = self._rpc.notification(WISH, fields)
@@ -193,8 +198,8 @@ def _polls(wanting: tuple[Interest, bytes, Wanted]) -> bool:
 
 
 def read_remote(fields: list[Field]) -> tuple[int, dict[bytes, int], set[bytes]]:
-    """For how many ms which patterns are wanted, and how many jobs of each; and by which of them
-    clients wait. Raises ``FieldsError``."""
+    """For how many ms which patterns are wanted (see ``Interest.wanted``), and how many jobs of
+    each; and by which of them clients wait. Raises ``FieldsError``."""
     time = 0
     wanted: dict[bytes, int] = {}
     waiting: set[bytes] = set()
@@ -206,6 +211,8 @@ def read_remote(fields: list[Field]) -> tuple[int, dict[bytes, int], set[bytes]]
             if pattern_problem(value):
                 raise FieldsError("not a pattern")
             pattern = value
+        elif type == _BUT_DEAD and pattern:
+            pattern = but_dead(pattern)
         elif type == _JOBS and pattern:
             wanted[pattern] = min(unpack_number(value), COUNT_MAX)
         elif type == _WAITS and pattern:
@@ -231,7 +238,7 @@ class Interests(QueueInterests):
         federation: gets jobs from other nodes.
 
     Attributes:
-        by_pattern: all interests.
+        by_pattern: all interests, by what is ``wanted``.
         by_client: the waiting clients, with their interests.
         due: when there is something to do, in ms; 0: never.
         cut_short: the last ``take`` did not look at all queues that have jobs.
@@ -272,7 +279,7 @@ class Interests(QueueInterests):
         if len(known) + new > MAX_INTERESTS and now - self._cleared >= CLEARING:
             self._cleared = now
             for interest in list(known.values()):
-                if interest.is_unused(now) and interest.pattern not in wanted:
+                if interest.is_unused(now) and interest.wanted not in wanted:
                     self._drop(interest)
                     if len(known) + new <= MAX_INTERESTS:
                         break
@@ -295,7 +302,7 @@ class Interests(QueueInterests):
 
     def _drop(self, interest: Interest) -> None:
         """Forget ``interest``, which nobody uses."""
-        del self.by_pattern[interest.pattern]
+        del self.by_pattern[interest.wanted]
         del self._by_number[interest.number]
         self._ready.remove(interest)
         if not self.by_pattern:
@@ -314,6 +321,12 @@ class Interests(QueueInterests):
                 self._drop(interest)
 
     # ---- clients ----------------------------------------------------------------------------
+
+    def keep(self, patterns: list[bytes], consumers: int) -> None:
+        """Note that ``consumers`` more clients have jobs by ``patterns`` pushed, or fewer. There
+        must be room for ``patterns``."""
+        for pattern in patterns:
+            self._use(pattern).consumers += consumers
 
     def take(self, patterns: list[bytes], count: int) -> list[Job]:
         """Deliver up to ``count`` jobs: one per pattern, left to right, repeatedly until enough.
@@ -429,12 +442,17 @@ class Interests(QueueInterests):
 
     def first(self, stand_in: Client, queue: Queue) -> Client | None:
         """The client for which ``stand_in`` waits in ``queue``; the stand-in goes to the end of the
-        line there. None: no client is left."""
+        line there, and a client that is pushed a job to that of the pattern. None: no client is
+        left."""
         del queue.waiters[stand_in]
         interest = self._by_number.get(stand_in.id)
         if interest is not None:
             for client in interest.clients:
                 queue.waiters[stand_in] = None
+                if client.details & PUSHED:  # it waits on
+                    del interest.clients[client]
+                    interest.clients[client] = None
+                    self._machine.wait_ends.begin(client, 0, 0)
                 return client
         return None
 

@@ -12,16 +12,15 @@ from collections import deque
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
-from disque_trio.glob import Glob, glob_prefix
+from disque_trio.glob import MAX_WANTED, Glob, glob_prefix
 from disque_trio.node.core.federation.exports import Wanted
 from disque_trio.node.core.jobs.registry import SHARDS
 from disque_trio.node.core.queues.need_jobs import Imports
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.node.core.queues.queues import Queues
+from disque_trio.node.core.shared.policies import DEAD_SUFFIX
 from disque_trio.respserver.client import Client
 
-MAX_PATTERN: Final = 255  # bytes, as of a topic
-MAX_JOKERS: Final = 32  # stars and classes in a pattern: each makes it more expensive
 MAX_NAME: Final = 1_000  # bytes; a longer name matches only stars
 _MOST_REMEMBERED: Final = 10_000  # names and patterns
 
@@ -30,12 +29,26 @@ _QUICK_SHIFT: Final = 3  # and to look at 8 of these takes a microsecond
 
 STANDS_IN: Final = 8  # in a client's ``details``: it is a pattern's stand-in
 
+# Behind a pattern, which is shorter: queues of dead letters do not match.
+_BUT_DEAD: Final = b"\0" * (MAX_WANTED + 1)
+
+
+def but_dead(pattern: bytes) -> bytes:
+    """What to want in place of ``pattern`` for jobs of queues that are not of dead letters, that
+    is, do not end in ``.dead``."""
+    return pattern if pattern.endswith(DEAD_SUFFIX) else pattern + _BUT_DEAD
+
 
 class Interest:
     """A pattern that is in use on this node.
 
+    Args:
+        wanted: the pattern, or what ``but_dead`` makes of it.
+
     Attributes:
+        wanted: as given.
         pattern: as clients write it.
+        but_dead: queues of dead letters do not match.
         number: never used again.
         alone: its number, as ``found_by`` of queues that no other pattern has found.
         glob: the pattern, read; None: not yet, it matches nothing.
@@ -44,6 +57,7 @@ class Interest:
         left: how many of these to look at, because clients began to wait, or stopped.
         complete_at: the step of the search for queues after which all have been found.
         clients: those that wait, in the order of their arrival.
+        consumers: how many clients have their jobs pushed, whether they wait or not.
         stand_in: waits for them in the queues whose jobs cannot be delivered now.
         dropped: it is no longer in use.
         used: when it was last wanted, in ms.
@@ -53,8 +67,10 @@ class Interest:
         remote: what other nodes want, by their ids.
     """
 
-    def __init__(self, pattern: bytes, number: int) -> None:
-        self.pattern = pattern
+    def __init__(self, wanted: bytes, number: int) -> None:
+        self.wanted = wanted
+        self.but_dead = len(wanted) > MAX_WANTED
+        self.pattern = wanted[: -len(_BUT_DEAD)] if self.but_dead else wanted
         self.number = number
         self.alone: tuple[int, ...] = (number,)
         self.glob: Glob | None = None
@@ -62,6 +78,7 @@ class Interest:
         self.left = 0
         self.complete_at = 0
         self.clients: dict[Client, None] = {}
+        self.consumers = 0
         self.stand_in = Client(number)
         self.stand_in.details = STANDS_IN
         self.dropped = False
@@ -92,7 +109,13 @@ class Interest:
         """Whether nobody wants jobs by this pattern at ``now`` (ms)."""
         for id in [id for id, wish in self.remote.items() if wish.until <= now]:
             del self.remote[id]
-        return not self.clients and not self.remote
+        return not (self.clients or self.consumers or self.remote)
+
+    def matches(self, name: bytes) -> bool:
+        """Whether the queue ``name`` is one of those wanted."""
+        if self.glob is None or (self.but_dead and name.endswith(DEAD_SUFFIX)):
+            return False
+        return self.glob.matches(name)
 
     def since(self) -> int:
         """The number of the wait that began first."""
@@ -160,31 +183,20 @@ class InterestIndex:
         size = len(name)
         if size > MAX_NAME:
             interests = self._by_prefix.get(b"", {})
-            return [interest for interest in interests if not interest.pattern.strip(b"*")]
+            stars = [interest for interest in interests if not interest.pattern.strip(b"*")]
+            return [one for one in stars if not (one.but_dead and name.endswith(DEAD_SUFFIX))]
         for length in self._lengths:
             if length > size:
                 break
             interests = self._by_prefix.get(name[:length], {})
             self.spent += len(interests) * (size + _QUICK) >> _QUICK_SHIFT
-            for interest in interests:
-                glob = interest.glob
-                if glob is not None and glob.matches(name):
-                    found.append(interest)
+            found += [interest for interest in interests if interest.matches(name)]
         if not self._found or self._remembered > _MOST_REMEMBERED:
             self._found.clear()
             self._remembered = 0
         self._found[name] = found
         self._remembered += 1 + len(found)
         return found
-
-
-def pattern_problem(pattern: bytes) -> str:
-    """Return why ``pattern`` is not valid for GETJOB; empty: it is."""
-    if not 0 < len(pattern) <= MAX_PATTERN:
-        return f"a pattern must have 1 to {MAX_PATTERN} bytes"
-    if pattern.count(b"*") + pattern.count(b"[") > MAX_JOKERS:
-        return f"a pattern may have at most {MAX_JOKERS} stars and classes"
-    return ""
 
 
 NAMES: Final = 20  # queues without jobs to remember for a pattern

@@ -4,8 +4,9 @@ import random
 
 import pytest
 
+from disque_trio.glob import MAX_JOKERS, MAX_WANTED
 from disque_trio.node.core.delivery import interests, patterns
-from disque_trio.node.core.delivery.patterns import MAX_JOKERS, MAX_NAME, MAX_PATTERN
+from disque_trio.node.core.delivery.patterns import MAX_NAME
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.slices import do_slice
 from tests.support.node_bench import Bench
@@ -345,7 +346,7 @@ def test_words_that_are_missing_or_wrong_are_errors(bench: Bench, words: list[st
     [
         [""],
         ["mail.*", ""],
-        ["x" * (MAX_PATTERN + 1)],
+        ["x" * (MAX_WANTED + 1)],
         ["*a" * (MAX_JOKERS + 1)],
         ["[a]" * (MAX_JOKERS + 1)],
         [f"{i}.*" for i in range(1_001)],

@@ -2,8 +2,9 @@
 
 import pytest
 
+from disque_trio.glob import MAX_WANTED
 from disque_trio.node.core.delivery.interests import read_remote
-from disque_trio.node.core.delivery.patterns import MAX_PATTERN, NAMES
+from disque_trio.node.core.delivery.patterns import NAMES
 from disque_trio.node.core.rpc.calls import WISH
 from disque_trio.protocol.fields import Field, FieldsError, pack_number
 from disque_trio.respserver.client import Client
@@ -280,7 +281,7 @@ def test_a_thousand_patterns_are_told_in_few_packets(mesh: Mesh) -> None:
     "fields",
     [
         [(2, b"")],
-        [(2, b"x" * (MAX_PATTERN + 1))],
+        [(2, b"x" * (MAX_WANTED + 1))],
         [(2, b"a*"), (3, b"1")],
         [(4, b"")],
     ],

@@ -97,7 +97,8 @@ class Disque:
         self._serializer = serializer_of(serializer)
         serializers = Serializers([Json(), self._serializer])
         key_for = retry_for + KEY_FOR if safe_adds else None
-        self.core: Core = Core(OwnThread(self._open), serializers, key_for, _known(backend))
+        thread = OwnThread(self._open)
+        self.core: Core = Core(thread, serializers, key_for, _known(backend), self._open_at)
         self._policies: dict[str, QueuePolicy] = {}
         self._schedules = Schedules(name)
         self._starts: list[Callable[[], object]] = []
@@ -299,6 +300,9 @@ class Disque:
 
     def _open(self) -> AbstractAsyncContextManager[Client]:
         return connect_to(self.cluster, self._retry_for, self._connect_timeout)
+
+    def _open_at(self, node: str) -> AbstractAsyncContextManager[Client]:
+        return connect_to(self.cluster.only(node), 0, self._connect_timeout)
 
     # Tests
 

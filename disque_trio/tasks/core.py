@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Awaitable, Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Generic, TypeVar
 
 from disque_trio.client import Client
@@ -23,6 +23,7 @@ class Core:
         serializers: the serializers known from the start.
         key_for: seconds to keep the keys generated for jobs without one; None: generate none.
         backend: the event loop for ``async`` functions.
+        elsewhere: connects to the node with this address.
 
     Attributes:
         tasks: the tasks, by name.
@@ -34,11 +35,13 @@ class Core:
         serializers: Serializers,
         key_for: float | None,
         backend: Backend,
+        elsewhere: Callable[[str], AbstractAsyncContextManager[Client]],
     ) -> None:
         self.tasks: dict[str, Definition] = {}
         self.serializers = serializers
         self.key_for = key_for
         self.backend: Backend = backend
+        self.elsewhere = elsewhere
         self._thread = thread
         self._links: list[Link] = []
 

@@ -19,7 +19,8 @@ from disque_trio.respclient.values import Name
 from disque_trio.tasks import traces
 from disque_trio.tasks.core import Core
 from disque_trio.tasks.errors import BadJob
-from disque_trio.tasks.handle import last_of, value_of
+from disque_trio.tasks.handle import value_of
+from disque_trio.tasks.looking import AT_ONCE, last_of
 from disque_trio.tasks.members import GROUP, Members, behind
 from disque_trio.tasks.messages import DAY, ERROR_TYPE, PART, Result, Step
 
@@ -28,7 +29,6 @@ _SEVERAL = 8
 _ASKING = 0.5
 """Seconds to wait for what becomes of members, after several visits in vain: a node that has
 forgotten it, as after a restart, has to ask the others."""
-_AT_ONCE = 0.001
 _MISSING = 0.2
 """Seconds to wait for parts that may be on other nodes."""
 
@@ -135,7 +135,7 @@ class Collection:
             await self._postpone()
             await self._note(client, replace(members, ids=tuple(ids)))
             return None
-        seconds = _ASKING if self._job.nacks >= _SEVERAL else _AT_ONCE
+        seconds = _ASKING if self._job.nacks >= _SEVERAL else AT_ONCE
         outcomes = await last_of(client, members.ids, seconds)
         ended: dict[int, str] = {}
         if self._job.letter is None:

@@ -1,17 +1,15 @@
 """Handles of jobs that were added, and their results."""
 
-import base64
 import time
 from collections.abc import Generator, Iterator, Sequence
-from hashlib import sha256
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, overload
 
 from disque_trio.client import Client
 from disque_trio.client.replies import Outcome
-from disque_trio.client.shown import ShownJob
 from disque_trio.respclient.foreign import in_async
 from disque_trio.tasks.core import Core, Later
 from disque_trio.tasks.errors import ResultGone, TaskFailed
+from disque_trio.tasks.looking import AT_ONCE, MOST_IDS, WorkflowStatus, last_of, status, why
 from disque_trio.tasks.messages import ERROR_TYPE, Result, split_error
 from disque_trio.tasks.serializers import Serializers
 
@@ -28,10 +26,6 @@ _STATES: dict[str, State] = {
     "gone": "gone",
     "pending": "pending",
 }
-
-_AT_ONCE = 0.001
-_MOST_IDS = 1000
-"""The most ids in one WAITJOB."""
 
 
 class Handle(Generic[R]):
@@ -100,12 +94,27 @@ class Handle(Generic[R]):
         _only_in_threads("state")
         return self._core.link.run_sync(self._state)
 
+    async def status(self) -> WorkflowStatus | None:
+        """Return how many members of a group have ended, and which have failed. In a chain, this is
+        the group that it is at, or the last one before. None: there is none, or it ended more than
+        a minute ago. Raises DisqueError."""
+        await self
+        return await self._core.link.run(self._status)
+
+    def get_status(self) -> WorkflowStatus | None:
+        """Like ``status``, for threads. Raises DisqueError, and RuntimeError in a task."""
+        _only_in_threads("status")
+        return self._core.link.run_sync(self._status)
+
+    async def _status(self, client: Client) -> WorkflowStatus | None:
+        return await status(client, self._core.elsewhere, self.id)
+
     async def _wait(self, client: Client, seconds: float | None) -> R:
         value: R = await result_of(client, self._core.serializers, self.id, seconds)
         return value
 
     async def _state(self, client: Client) -> State:
-        [outcome] = await last_of(client, [self.id], _AT_ONCE)
+        [outcome] = await last_of(client, [self.id], AT_ONCE)
         if outcome.state == "acked" and outcome.result is not None:
             failed = Result.decode(outcome.result).content_type == ERROR_TYPE
             return "failed" if failed else "done"
@@ -167,9 +176,9 @@ class Handles(Sequence[Handle[R]], Generic[R]):
         until = None if seconds is None else time.monotonic() + seconds
         ids = self._adding.value
         values: list[R] = []
-        for first in range(0, len(ids), _MOST_IDS):
+        for first in range(0, len(ids), MOST_IDS):
             # One command for many ids: waiting for each by itself would take a connection each.
-            outcomes = await client.wait(ids[first : first + _MOST_IDS], _left(until))
+            outcomes = await client.wait(ids[first : first + MOST_IDS], _left(until))
             values += [
                 await _value(client, self._core.serializers, outcome, until) for outcome in outcomes
             ]
@@ -182,7 +191,7 @@ def _only_in_threads(instead: str) -> None:
 
 
 def _left(until: float | None) -> float | None:
-    return None if until is None else max(_AT_ONCE, until - time.monotonic())
+    return None if until is None else max(AT_ONCE, until - time.monotonic())
 
 
 async def result_of(
@@ -192,26 +201,6 @@ async def result_of(
     until = None if seconds is None else time.monotonic() + seconds
     [outcome] = await client.wait(id, _left(until))
     return await _value(client, serializers, outcome, until)
-
-
-async def last_of(client: Client, ids: Sequence[str], seconds: float) -> list[Outcome]:
-    """Return what became of jobs, or of the last ones known to follow them, within ``seconds`` for
-    each thousand of these."""
-    outcomes: dict[int, Outcome] = {}
-    ask = dict(enumerate(ids))
-    while ask:
-        numbers, following = list(ask), {}
-        for first in range(0, len(numbers), _MOST_IDS):
-            some = numbers[first : first + _MOST_IDS]
-            found = await client.wait([ask[number] for number in some], seconds)
-            for number, outcome in zip(some, found, strict=True):
-                outcomes[number] = outcome
-                if outcome.state == "acked" and outcome.result is not None:
-                    next = Result.decode(outcome.result).next
-                    if next is not None:
-                        following[number] = next
-        ask = following
-    return [outcomes[number] for number in range(len(ids))]
 
 
 async def _value(
@@ -233,7 +222,7 @@ async def _value(
     if outcome.state == "gone":
         raise ResultGone(f"nothing is known about the job {id} any more")
     if outcome.state == "dead":
-        raise TaskFailed(id, *split_error(await _why(client, id)))
+        raise TaskFailed(id, *split_error(await why(client, id)))
     raise TaskFailed(id, "", f"the job {'was ' * (outcome.state == 'cancelled')}{outcome.state}")
 
 
@@ -242,17 +231,3 @@ def value_of(result: Result, serializers: Serializers) -> Any:
     if not result.content_type:
         return None
     return serializers.of(result.content_type).loads(result.data)
-
-
-def letter_id(id: str) -> str:
-    """Return the id of the dead letter that the job ``id`` becomes: all nodes make the same."""
-    digest = sha256(b"dead " + id.encode()).digest()
-    return f"{id[:11]}{base64.b64encode(digest[:18]).decode()}-ffff"
-
-
-async def _why(client: Client, id: str) -> str:
-    """Return the reason in the job's dead letter, if the node in use has it."""
-    record = await client.show(letter_id(id))
-    letter = ShownJob.of(record or {})
-    why = f" ({letter.dead_why})" if letter.dead_why else ""
-    return letter.dead_reason or f"the job is a dead letter{why}"

@@ -12,6 +12,7 @@ import trio
 
 from disque_trio.client import Client, Job
 from disque_trio.client.jobs import Letter
+from disque_trio.client.nodes import Hello
 from disque_trio.client.replies import Outcome, Record
 from disque_trio.client.requests import pairs_of
 from disque_trio.respclient.delivery import Source
@@ -22,7 +23,7 @@ from disque_trio.tasks.core import Core
 from disque_trio.tasks.definition import Definition
 from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.execution import Execution
-from disque_trio.tasks.handle import letter_id
+from disque_trio.tasks.looking import letter_id
 from disque_trio.tasks.messages import CONTENT_TYPE, TASK, Opened, Pair, decode_arguments
 
 T = TypeVar("T")
@@ -249,11 +250,18 @@ class _Nodes:
         return outcomes
 
     async def show(self, id: str) -> Record | None:
-        """Return the dead letter with this id."""
+        """Return the job or the dead letter with this id."""
+        if (one := self._records.get(id)) is not None and one.shown.state == "pending":
+            pairs = [text for name, value in one.header_pairs for text in (name, value.decode())]
+            return {"id": id, "body": one.body, "headers": pairs}
         for record in self._records.values():
             if record.shown.state == "dead" and letter_id(record.id) == id:
                 return {"dead-why": "refused", "dead-reason": record.shown.error}
         return None
+
+    async def hello(self) -> Hello:
+        """There are no nodes."""
+        return Hello(1, "", ())
 
     async def get(self, queue: str, **_: Any) -> list[Job]:
         """Return pending jobs that belong to no task."""

@@ -2,7 +2,7 @@
 
 import threading
 
-from disque_trio.tasks import Disque, chain, group
+from disque_trio.tasks import Disque, WorkflowStatus, chain, group
 from tests.support.harness import HANG_SECONDS, ClusterFactory, LiveNode, wait_until
 from tests.support.task_worker import working_thread
 
@@ -67,3 +67,38 @@ def test_each_step_runs_once_although_the_node_restarts_between_them(
             go_on.set()
             wait_until(lambda: "last" in runs)
     assert sorted(runs) == sorted(["first", "a", "b", "c", "d", "total", "long", "total", "last"])
+
+
+def test_any_node_says_how_far_a_group_is(cluster: ClusterFactory) -> None:
+    nodes = cluster(3)
+    go_on = threading.Event()
+    told: list[object] = []
+    with Disque(url(nodes[0])) as app:
+
+        @app.task(queue="q", retries=0, replicate=1)
+        def step(n: int) -> int:
+            if n in (3, 5):
+                raise ValueError(f"no {n}")
+            assert n < 37 or go_on.wait(HANG_SECONDS)
+            return n
+
+        @app.task(queue="q", replicate=1)
+        def tell(what: object) -> None:
+            told.append(what)
+
+        with working_thread(app):
+            work = group([step.bind(n) for n in range(40)], on_death=tell.bind())
+            handle = work.on_error(tell.bind()).add()
+            wanted = WorkflowStatus(40, 35, {3: "ValueError: no 3", 5: "ValueError: no 5"})
+            wait_until(lambda: handle.get_status() == wanted)
+            for node in nodes[1:]:
+                with Disque(url(node)) as other:
+                    seen = other.handle(handle.id).get_status()
+                    assert seen is not None
+                    assert (seen.done, seen.failed.keys(), seen.pending) == (35, {3, 5}, 3)
+            wait_until(lambda: told)
+            go_on.set()
+            wait_until(lambda: len(told) == 2)
+            seen = handle.get_status()
+            assert seen is not None
+            assert (seen.done, seen.failed.keys()) == (38, {3, 5})

@@ -15,7 +15,7 @@ import trio
 from disque_trio.node.core.lifecycle.successors import successor_id
 from disque_trio.protocol.trailer import DEAD
 from disque_trio.tasks import Disque, Jobs, traceparent
-from disque_trio.tasks.handle import letter_id
+from disque_trio.tasks.looking import letter_id
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from disque_trio.tasks import Disque, TaskFailed, chain, group
+from disque_trio.tasks import Disque, TaskFailed, WorkflowStatus, chain, group
 from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.members import Members, behind
 from disque_trio.tasks.messages import MOST_FOLLOWING, Opened, Result, Step, pack, unpack
@@ -242,6 +242,30 @@ def test_a_group_has_a_queue_a_key_and_a_delay(program: Program) -> None:
         ("c", {"retry": 30, "priority": 3, "replicate": 1, "delay": 5}),
         ("b", {"retry": 30}),
     ]
+
+
+def test_a_handle_says_how_far_a_group_is(program: Program) -> None:
+    add, total, tell = program.add, program.total, program.tell
+    members = [add.bind(n) for n in range(20)]
+    with program.app.testing(run=False):
+        assert group(members).add().get_status() == WorkflowStatus(20, 0)
+        assert add.add(1).get_status() is None
+        handle = program.app.handle("D-00000000-" + "9" * 24 + "-05a1")
+        assert handle.get_status() is None
+    with program.app.testing():
+        ended = (add.bind(0) | group([add.bind(1), add.bind(13)], skip_failed=True)).add()
+        assert ended.get_status() == WorkflowStatus(2, 1, {1: ""})
+        failed = program.app.group(members, total.bind())
+        assert failed.get_status() is None  # of a dead letter, tests keep no body
+        handle = (group(members[:3]) | total.bind() | tell.bind()).add()
+        assert handle.get_status() == WorkflowStatus(3, 3)
+        assert WorkflowStatus(60, 37, {3: "x"}).pending == 22
+
+    async def main() -> object:
+        return await (await group(members[:3]).add()).status()
+
+    with program.app.testing():
+        assert trio.run(main) == WorkflowStatus(3, 3)
 
 
 def test_packed_steps_come_back_as_they_were() -> None:

@@ -1,0 +1,151 @@
+"""What is known of jobs that have not ended, or have ended a while ago."""
+
+import base64
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final, TypeAlias
+
+from disque_trio.client import Client, DisqueError
+from disque_trio.client.replies import Outcome
+from disque_trio.client.shown import ShownJob
+from disque_trio.tasks.members import GROUP, Members
+from disque_trio.tasks.messages import ERROR_TYPE, TASK, Opened, Result
+
+AT_ONCE: Final = 0.001
+"""Seconds to wait for what has already happened."""
+MOST_IDS: Final = 1000
+"""The most ids in one WAITJOB."""
+_MOST_REASONS: Final = 100
+"""The most dead letters to look at for the reasons of failures."""
+
+Elsewhere: TypeAlias = Callable[[str], AbstractAsyncContextManager[Client]]
+"""Connects to the node with this address."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowStatus:
+    """How far a group is.
+
+    Attributes:
+        total: how many members it has.
+        done: how many have ended well.
+        failed: why others failed for good, by their numbers, from 0; empty texts if that is not
+            known.
+    """
+
+    total: int
+    done: int
+    failed: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def pending(self) -> int:
+        """How many have not ended."""
+        return self.total - self.done - len(self.failed)
+
+
+async def last_of(client: Client, ids: Sequence[str], seconds: float) -> list[Outcome]:
+    """Return what became of jobs, or of the last ones known to follow them, within ``seconds`` for
+    each thousand of these."""
+    outcomes: dict[int, Outcome] = {}
+    ask = dict(enumerate(ids))
+    while ask:
+        numbers, following = list(ask), {}
+        for first in range(0, len(numbers), MOST_IDS):
+            some = numbers[first : first + MOST_IDS]
+            found = await client.wait([ask[number] for number in some], seconds)
+            for number, outcome in zip(some, found, strict=True):
+                outcomes[number] = outcome
+                if outcome.state == "acked" and outcome.result is not None:
+                    next = Result.decode(outcome.result).next
+                    if next is not None:
+                        following[number] = next
+        ask = following
+    return [outcomes[number] for number in range(len(ids))]
+
+
+def letter_id(id: str) -> str:
+    """Return the id of the dead letter that the job ``id`` becomes: all nodes make the same."""
+    digest = sha256(b"dead " + id.encode()).digest()
+    return f"{id[:11]}{base64.b64encode(digest[:18]).decode()}-ffff"
+
+
+async def why(client: Client, id: str) -> str:
+    """Return the reason in the job's dead letter, if the node in use has it."""
+    record = await client.show(letter_id(id))
+    letter = ShownJob.of(record or {})
+    why = f" ({letter.dead_why})" if letter.dead_why else ""
+    return letter.dead_reason or f"the job is a dead letter{why}"
+
+
+async def shown(client: Client, elsewhere: Elsewhere, id: str, but: str = "") -> ShownJob | None:
+    """Return a job as the node in use shows it, or another one; None: none does.
+
+    Args:
+        but: a field of SHOW; a node that shows the job without it is the last resort.
+    """
+    found = await client.show(id)
+    if found is not None and (not but or found.get(but) is not None):
+        return ShownJob.of(found)
+    hello = await client.hello()
+    others = [node for node in hello.nodes if node.id != hello.node_id]
+    # The id of a job contains that of the node where it was added.
+    for node in sorted(others, key=lambda node: not node.id.startswith(id[2:10])):
+        try:
+            async with elsewhere(str(node.address)) as other:
+                record = await other.show(id)
+        except DisqueError:
+            continue
+        if record is not None and (found is None or (but and record.get(but) is not None)):
+            found = record
+            if not but or found.get(but) is not None:
+                break
+    return None if found is None else ShownJob.of(found)
+
+
+async def status(client: Client, elsewhere: Elsewhere, id: str) -> WorkflowStatus | None:
+    """Return how far the job ``id`` is, or the one that follows it now, if that is a group; else,
+    how the last group before it ended."""
+    found: WorkflowStatus | None = None
+    while True:
+        [outcome] = await client.wait(id, AT_ONCE)
+        if outcome.state == "acked" and outcome.result is not None:
+            result = Result.decode(outcome.result)
+            if result.members:
+                found = _ended(result.members)
+            if result.next is None:
+                return found
+            id = result.next
+        else:
+            dead = outcome.state == "dead"
+            job = await shown(client, elsewhere, letter_id(id) if dead else id)
+            if job is None or dict(job.header_pairs).get(TASK) != GROUP:
+                return found
+            return await _of_members(client, job)
+
+
+def _ended(members: str) -> WorkflowStatus:
+    total, _, numbers = members.partition(":")
+    failed = {int(number): "" for number in numbers.split(",") if number}
+    return WorkflowStatus(int(total), int(total) - len(failed), failed)
+
+
+async def _of_members(client: Client, job: ShownJob) -> WorkflowStatus:
+    pairs = [(name, value.encode(errors="surrogateescape")) for name, value in job.header_pairs]
+    members = Members.decode(Opened.of(job.body, pairs).body)
+    outcomes = await last_of(client, members.ids, AT_ONCE)
+    failed = dict.fromkeys(sorted(members.failed), "")
+    done = 0
+    for number, outcome in enumerate(outcomes):
+        result = Result.decode(outcome.result or b"")
+        if outcome.state == "dead":
+            reason = await why(client, outcome.id) if len(failed) < _MOST_REASONS else ""
+            failed[number] = reason
+        elif outcome.state == "acked" and result.content_type == ERROR_TYPE:
+            failed[number] = result.data.decode("utf-8", "replace")
+        elif outcome.state in ("expired", "cancelled"):
+            failed[number] = outcome.state
+        elif outcome.state != "pending" and number not in failed:
+            done += 1
+    return WorkflowStatus(len(members.packed), done, dict(sorted(failed.items())))

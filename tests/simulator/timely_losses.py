@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # second, and waits half a second more for each of up to three holders that come first.
 TAKEN_OVER = 2 * SECOND
 EACH_BEFORE = SECOND // 2
+KNOWN = 1_600  # ms after which a holder knows that the process is gone
 TOLD = 250 * MS  # after which the others know that a client has a job
 
 
@@ -77,8 +78,7 @@ class Losses:
                 return []
         now = self.world.loop.now
         loss.unlinked = loss.unlinked or now
-        wait = TAKEN_OVER + EACH_BEFORE * min(max(len(others) - 1, 0), 3)
-        if now - loss.unlinked < wait:
+        if now - loss.unlinked < _taken_over(others):
             return []
         ids, loss.queued = loss.queued, []
         return [(machine, id) for id in ids]
@@ -92,14 +92,35 @@ class Losses:
             and job.retry
             and _when_made(machine, job) > well_since
             and any(one.holds(job.id) for one in others)
+            and not self._may_pause(machine, job.id, others)
         ]
         return Loss(machine.died_at, well_since, queued)
+
+    def _may_pause(self, machine: "Machine", id: bytes, others: "list[Machine]") -> bool:
+        """Whether the retry time of the job ``id`` of ``machine``, which is gone, may be over for
+        one of ``others`` before that one knows so; or before another one has queued the job, if it
+        does not know where it was. Then it takes the job for delivered: it pauses, as the policy
+        says, and so do all."""
+        if not self.world.plan.backoff[1]:
+            return False
+        for one in others:
+            job = one.jobs.get(id)
+            if job is not None:
+                knows = job.place is not None and job.place.node == machine.id
+                if job.qtime < one.now() + (KNOWN if knows else _taken_over(others) // MS):
+                    return True
+        return False
 
     def was_told(self, index: int, taken: int) -> bool:
         """Whether the machine ``index`` is gone, and the others know that its client got a job at
         ``taken`` (µs)."""
         loss = self.by_index.get(index)
         return loss is not None and loss.well_since < taken < loss.at - TOLD
+
+
+def _taken_over(others: "list[Machine]") -> int:
+    """In what time one of ``others`` queues a job of a node that is gone, in µs."""
+    return TAKEN_OVER + EACH_BEFORE * min(max(len(others) - 1, 0), 3)
 
 
 def _when_made(machine: "Machine", job: Job) -> int:

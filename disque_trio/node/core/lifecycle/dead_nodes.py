@@ -257,10 +257,11 @@ class DeadNodes:
                 before += self._peers.tells(id) and even_place(id, job.id) > own
         due = max(self._machine.now + WARNING_TIME, first_due(job) + 2 * WARNING_TIME)
         due += min(before, MOST_BEFORE) * WARNING_TIME
-        if due < job.qtime:
-            job.place = None
-            self._replicas.ask_all[job.id] = None
-            self._store.queue_unless_held(job, due)
+        if 0 < job.qtime < due:
+            due = int(job.qtime)  # its retry time is over before, but nobody has had it
+        job.place = None
+        self._replicas.ask_all[job.id] = None
+        self._store.queue_unless_held(job, due)
 
     def flush(self) -> None:
         """Start over: all jobs have been forgotten."""

@@ -69,6 +69,21 @@ def test_it_does_not_count_as_a_further_delivery(mesh: Mesh) -> None:
     assert (shown[b"nacks"], shown[b"additional-deliveries"]) == (0, 0)
 
 
+def test_nor_does_it_if_its_retry_time_is_over_just_before(mesh: Mesh) -> None:
+    for bench in mesh.nodes:
+        bench("QSET", "q", "BACKOFF", 3000, 3000)
+    ids = [mesh.add(0, "RETRY", 2) for _ in range(10)]
+    mesh.advance(0.9)
+    mesh.isolate(0)
+    mesh.advance(0.9)
+    lose(mesh, 0)
+    mesh.advance(SOON)
+    for id in ids:
+        (index,) = queued_on(mesh, id, 0)
+        shown = mesh[index].show(id)
+        assert (shown[b"nacks"], shown[b"additional-deliveries"]) == (0, 0)
+
+
 def test_jobs_keep_their_order(mesh: Mesh) -> None:
     ids = [mesh.add(0, *RETRY, "PRIORITY", priority) for priority in (0, 7, 0, 7)]
     lose(mesh, 0)

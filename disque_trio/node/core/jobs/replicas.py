@@ -236,6 +236,11 @@ class Replicas:
                     packet = packet or self._packets.about_job(type, job.id)
                     self._peers.send(id, packet)
 
+    def ask(self, job: Job, node: bytes) -> None:
+        """Ask ``node`` whether this node needs to queue ``job``."""
+        mark = self.sets.mark(self.of(job))
+        self._notices.announce(node, bus.WILLQUEUE, job.id, 0, mark)
+
     def tell_of_queued(self, id: bytes, holders: tuple[bytes, ...]) -> None:
         """Tell ``holders`` that the job ``id`` is in the queue of this node, as ``announce``
         does."""

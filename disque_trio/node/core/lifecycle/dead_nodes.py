@@ -24,6 +24,7 @@ from disque_trio.node.core.jobs.job import (
     FLAG_DELIVERED,
     FLAG_PAUSED,
     FLAG_QUEUED_BEFORE,
+    FLAG_WILLQUEUE,
     QUEUED,
     Job,
     first_due,
@@ -161,6 +162,9 @@ class DeadNodes:
                 # It would be queued soon, unless another holder has it.
                 job.flags |= FLAG_QUEUED_BEFORE
                 self._store.postpone(job)
+            elif job.retry and not job.flags & (FLAG_WILLQUEUE | FLAG_PAUSED):
+                # It will be queued in a moment: ``sender`` may not have been there to be asked.
+                self._replicas.ask(job, sender)
         elif job.place is not None and job.place.node == sender:
             job.place = None
         else:

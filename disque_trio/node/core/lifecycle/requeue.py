@@ -299,9 +299,9 @@ class Requeue:
         job.place = self._replicas.places.queued(sender)
         if self._is_about_to_ask(job) and self._peers.understands(sender):
             return  # what it hears now may be out of date, as what made it ask
-        job.flags &= ~HELD_BACK
         was_queued = job.state == QUEUED
         self._leave_to_other(job)
+        job.flags &= ~HELD_BACK
         if was_queued and job.retry and self._peers.understands(sender):
             self._ask_again(job)
         elif lot and job.retry:
@@ -362,6 +362,8 @@ class Requeue:
             job.flags |= FLAG_QUEUED_BEFORE
             self._store.postpone(job)
             self._store.progress.leave(job)
+            if job.flags & FLAG_PAUSED:  # or a start would queue it once the pause is over
+                self._store.progress.note(job)
 
     def _take_out(self, job: Job) -> None:
         """Take ``job`` out of its queue here, because of what another holder said."""

@@ -106,6 +106,21 @@ def test_what_a_client_has_comes_after_its_retry_time(mesh: Mesh, taken: str) ->
     assert len(queued_on(mesh, id, 0)) == 1
 
 
+def test_what_a_client_has_of_a_node_that_is_back_just_then_is_not_queued(mesh: Mesh) -> None:
+    id = mesh.add(0, *RETRY)
+    assert mesh[0].get() == id
+    mesh.advance(TOLD)
+    mesh.isolate(0)
+    mesh.advance(100)
+    assert mesh[0]("WORKING", id) == 300
+    mesh.advance(199.6 - TOLD)
+    mesh.rejoin(0)  # the others have asked each other whether they need to queue it
+    mesh.advance(3)
+    assert queued_on(mesh, id) == []
+    mesh.advance(101)
+    assert len(queued_on(mesh, id)) == 1
+
+
 def test_what_came_back_from_a_client_is_queued(mesh: Mesh) -> None:
     id = mesh.add(0, *RETRY)
     mesh[0].get()

@@ -365,6 +365,24 @@ def test_a_job_with_copies_is_queued_once_the_other_holders_were_asked(
 
 
 @ends
+def test_a_pause_that_another_node_has_ended_is_over_after_a_start(mesh: Mesh, end: End) -> None:
+    files = Files(mesh[1])
+    id = mesh.add(0, "REPLICATE", 3, "RETRY", 300)
+    for _ in range(2):
+        assert mesh[0].get() == id
+        mesh[0]("NACK", id, "DELAY", 1)
+        mesh.advance(2)
+    assert mesh[0].get() == id
+    mesh.advance(1)
+    mesh.isolate(1)
+    end(files)
+    restart_in(mesh, 1, files)
+    look(mesh, 1)
+    mesh.advance(20)
+    assert mesh.states(id)[1] == "active"
+
+
+@ends
 def test_which_jobs_were_loaded_is_forgotten_once_all_are_queued(mesh: Mesh, end: End) -> None:
     files = Files(mesh[0])
     mesh.add(0, "REPLICATE", 2, "RETRY", 10)

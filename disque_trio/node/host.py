@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Protocol
 from disque_trio.cluster.cluster import Cluster
 from disque_trio.config import Config, rewrite
 from disque_trio.eventlog.recorder import EventLog
+from disque_trio.node.core.node import Node
 from disque_trio.node.index_file import IndexFile
 from disque_trio.node.progress_file import ProgressFile
+from disque_trio.node.sibling_table import SiblingReport
 from disque_trio.node.worker import Worker
+from disque_trio.notation.addresses import format_address
 from disque_trio.process.restart import replace_process
 from disque_trio.process.systemd import Notifier
 from disque_trio.respserver.commands.info import Fields
-from disque_trio.respserver.process_host import ProcessHost, Program
+from disque_trio.respserver.process_host import ProcessHost, Program, resident
 
 if TYPE_CHECKING:
     from disque_trio.node.siblings import Siblings
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 class NodeProgram(Program, Protocol):
     """The interface of the program that ``NodeHost`` belongs to."""
 
+    node: Node
     event_log: EventLog
     progress_file: ProgressFile
     index_file: IndexFile
@@ -104,6 +108,36 @@ class NodeHost(ProcessHost):
             replace_process(self._notifier, self._config.started_in, self._activated)
         os.kill(os.getpid(), signal.SIGSEGV)
 
+    def report(self, queued: int) -> SiblingReport:
+        """What this process tells the others of its server; ``queued``: how many jobs are."""
+        engine = self._engine
+        node = self._node_program.node
+        store = node.store
+        ip, port = node.peers.endpoint()
+        return SiblingReport(
+            node.id,
+            format_address(ip, port),
+            {
+                "process_id": os.getpid(),
+                "uptime_in_seconds": self.uptime(),
+                "connected_clients": len(engine.clients.by_id),
+                "blocked_clients": node.blocked_clients,
+                "used_memory": node.memory.used,
+                "used_memory_rss": resident(),
+                "maxmemory": node.memory.limit,
+                "registered_jobs": node.held(),
+                "queued_jobs": queued,
+                "total_connections_received": engine.stats.connections,
+                "total_commands_processed": node.total_commands,
+                "total_jobs_added": store.total_added,
+                "total_jobs_delivered": store.total_delivered,
+                "total_jobs_acked": store.total_acked,
+                "total_jobs_requeued": store.total_requeued,
+                "total_jobs_expired": store.outcomes.total_expired,
+                "total_jobs_dead": node.dead_letters.total_dead,
+            },
+        )
+
     def reset_stats(self) -> None:
         super().reset_stats()
         if self._node_program.siblings is not None:
@@ -115,6 +149,7 @@ class NodeHost(ProcessHost):
         if siblings is not None:
             sections["server"] |= {"processes": siblings.count, "process": siblings.number}
             sections["stats"] |= siblings.figures()
+            sections["processes"] = siblings.processes()
         sections["clients"]["cluster_connections"] = self._cluster.links.count
         sections["memory"]["mem_cluster_links"] = self._cluster.links.memory
         trust = self._cluster.membership.trust

@@ -229,7 +229,13 @@ class Server(Product):
             from disque_trio.node import siblings
 
             self.siblings = siblings.Siblings(
-                self.engine, self.node, worker.number, config.processes, worker.server, self.log
+                self.engine,
+                self.node,
+                worker.number,
+                config.processes,
+                worker.server,
+                self._host.report,
+                self.log,
             )
         self.daemon.apply(list(config.values()))
         try:

@@ -11,6 +11,8 @@ One process reads from it at any time:
    gone, or READY came late. From TAKE on, the new one serves it.
 
 Until TAKE is sent, whatever happens to the other process, the old one serves the client on.
+Once a second each one also tells the others its figures, for INFO: FIGURES.
+
 Only processes of the same user may connect; others cannot bind the names, which are not known
 before they are bound.
 """
@@ -20,7 +22,7 @@ import math
 import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -28,11 +30,13 @@ from disque_trio.node.core.client_place import FOREVER, REST, ClientPlace, subje
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queues.owners import able
 from disque_trio.node.handed_client import HandedClient, pack, unpack
+from disque_trio.node.sibling_table import SiblingReport, SiblingTable, read_report
 from disque_trio.notation.addresses import host_of
 from disque_trio.process.logs import Log
 from disque_trio.resp.command import encode_command
 from disque_trio.resp.request import RequestParser
 from disque_trio.respserver.acl.user import User
+from disque_trio.respserver.commands.info import Fields
 from disque_trio.respserver.io.acceptor import Acceptor
 from disque_trio.respserver.io.beside import Beside
 from disque_trio.respserver.io.connection import Connection
@@ -45,6 +49,9 @@ _IDS = 1_000_000_000  # clients of each process; the next one's have ids above
 _LONGEST = 128 * 1024  # bytes of a message; a client that has sent more stays for now
 _MOST_OFFERS = 64  # clients that wait for another process, at each
 _PATIENCE = 0.5  # s until a client that was offered is served here after all
+_EACH = 1.0  # s between two reports of figures ...
+_SHARE = 50  # ... which take at most one part in this many of the time
+_QUEUES_A_STEP = 1_000
 _FORM = b"1"  # of the messages; a process of another release may have another one
 _CREDENTIALS = struct.Struct("3i")  # process, user and group at the other end
 
@@ -105,6 +112,7 @@ class Siblings:
     Args:
         number: of this process. count: how many there are.
         server: a name that only they know.
+        report: returns what this one tells the others, given how many jobs are queued.
 
     Attributes:
         number, count, log: as given.
@@ -112,7 +120,14 @@ class Siblings:
     """
 
     def __init__(
-        self, engine: Engine, node: Node, number: int, count: int, server: str, log: Log
+        self,
+        engine: Engine,
+        node: Node,
+        number: int,
+        count: int,
+        server: str,
+        report: Callable[[int], SiblingReport],
+        log: Log,
     ) -> None:
         self.number = number
         self.count = count
@@ -121,6 +136,9 @@ class Siblings:
         self._engine = engine
         self._node = node
         self._server = server
+        self._report = report
+        self._queued = 0  # jobs, when they were last counted
+        self._table = SiblingTable(number, count)
         self.log = log
         self._acceptors: list[Acceptor] = []
         self._entrance: _Entrance | None = None
@@ -147,6 +165,7 @@ class Siblings:
             async with trio.open_nursery() as nursery:
                 for acceptor in self._acceptors:
                     nursery.start_soon(acceptor.run)
+                nursery.start_soon(self._tell_figures)
                 while True:
                     with trio.move_on_at(self._withdraw_late()):
                         await self._offered.wait()
@@ -201,6 +220,7 @@ class Siblings:
             sock.close()
             return
         self._add(sock, True, number, [b"HERE", b"%d" % self.number, _FORM])
+        self._tell([link for link in self._links if link.number == number])
 
     def let_in(self) -> None:
         """Accept the connection of another process."""
@@ -238,6 +258,8 @@ class Siblings:
             self._serve_on(offer)
         link.held = {}
         link.offers = {}
+        if not any(other.number == link.number and not other.ours for other in self._links):
+            self._table.gone(link.number)
         for acceptor in self._acceptors:
             acceptor.look_again()
         if link.ours and link.id and not self._closed:
@@ -310,6 +332,8 @@ class Siblings:
         elif kind == b"HERE":
             link.number = int(words[0])
             self._connect(link.number)
+        elif kind == b"FIGURES":
+            self._table.heard(int(words[0]), read_report(words[2:]), trio.current_time())
 
     # ---- handing over ---------------------------------------------------------------------------
 
@@ -483,6 +507,50 @@ class Siblings:
         connection.parser.trusted = True
         self._engine.go_on(connection, requests)
         self._engine.ask_turn()
+
+    # ---- figures --------------------------------------------------------------------------------
+
+    async def _tell_figures(self) -> None:
+        """Tell the others the figures of this process again and again."""
+        while True:
+            spent = await self._count_queued()
+            self._tell(list(self._links))
+            await trio.sleep(max(_EACH, _SHARE * spent))
+
+    async def _count_queued(self) -> float:
+        """Count the queued jobs, some queues at a time. Returns the seconds that it took."""
+        began = trio.current_time()
+        spent = 0.0
+        queued = counted = 0
+        for shard in self._node.queues.index.shards:
+            queued += sum([queue.length for queue in shard.values()])
+            counted += len(shard)
+            if counted >= _QUEUES_A_STEP:
+                counted = 0
+                spent += trio.current_time() - began
+                await trio.lowlevel.checkpoint()
+                began = trio.current_time()
+        self._queued = queued
+        return spent + trio.current_time() - began
+
+    def _tell(self, links: Sequence[_Link]) -> None:
+        """Tell the figures of this process to those that are at the other ends of ``links``."""
+        words = self._report(self._queued).words()
+        message = encode_command([b"FIGURES", b"%d" % self.number, _FORM, *words])
+        for link in links:
+            if not link.ours:
+                continue
+            try:
+                link.sock.send(message)
+            except BlockingIOError:
+                pass  # it is busy, and will hear the next ones
+            except OSError:
+                self._drop(link)
+
+    def processes(self) -> Fields:
+        """What INFO processes tells."""
+        own = self._report(self._queued)
+        return self._table.fields(own, self._node.loading, trio.current_time())
 
     # ---- the rest -------------------------------------------------------------------------------
 

@@ -264,13 +264,17 @@ class ProcessHost(Host):
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
+    def uptime(self) -> int:
+        """How many seconds ago the process started."""
+        return int(time.monotonic() - self._started)
+
     def info(self) -> dict[str, Fields]:
         engine = self._engine
         connections = engine.clients.by_id.values()
-        uptime = int(time.monotonic() - self._started)
+        uptime = self.uptime()
         usage = resource.getrusage(resource.RUSAGE_SELF)
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        rss = int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
+        rss = resident()
         used = engine.node.memory.used
         sections: dict[str, Fields] = {
             "server": {
@@ -320,6 +324,11 @@ class ProcessHost(Host):
             sections["clients"]["tls_handshakes"] = len(engine.clients.handshakes)
             sections["stats"]["tls_handshakes_failed"] = engine.stats.tls_handshakes_failed
         return sections
+
+
+def resident() -> int:
+    """The bytes of memory that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
 
 
 def reload_users(host: ProcessHost, fresh: Settings, log: Log) -> None:

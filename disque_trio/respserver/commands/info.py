@@ -15,7 +15,8 @@ LAST: Final = ("persistence", "stats", "cpu")
 def info_text(node: Machine, section: str) -> str:
     """The text of INFO for one section, "default", or "all"; empty for an unknown one."""
     own = node.counts()
-    default = (*FIRST, *[name for name in own if name not in FIRST + LAST], *LAST, "users")
+    more_own = [name for name in own if name not in FIRST + LAST]
+    default = (*FIRST, *more_own, *LAST, "users", "processes")
     wanted: tuple[str, ...]
     if section == "default":
         wanted = default

@@ -39,6 +39,25 @@ def test_all_processes_serve_and_are_one_cluster(several: Start, tmp_path: Path)
     assert (tmp_path / "1" / "nodes.conf").exists()
 
 
+def test_info_of_any_process_tells_of_all(several: Start) -> None:
+    server = several()
+    for node in server.nodes:
+        add_job(node.wire(), *ALONE)
+
+    def told(number: int) -> tuple[str, str, str]:
+        info = server.nodes[number].info("processes")
+        return info["process"], info["processes_up"], info["processes_queued_jobs"]
+
+    for number in range(COUNT):
+        wait_until(lambda number=number: told(number) == (str(number), "2", "2"))
+    lines = [server.nodes[0].info("processes")[f"process{number}"] for number in range(COUNT)]
+    for number, line in enumerate(lines):
+        fields = dict(word.split("=") for word in line.split(","))
+        assert fields["process_id"] == str(server.pid(number))
+        assert fields["address"] == f"127.0.0.1:{server.main.port + number}"
+        assert (fields["state"], fields["queued_jobs"]) == ("up", "1")
+
+
 @pytest.mark.pure
 def test_a_process_that_is_killed_comes_back_with_its_jobs(several: Start) -> None:
     server = several("--appendonly", "yes", "--appendfsync", "always")

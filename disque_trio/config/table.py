@@ -862,8 +862,8 @@ TABLE = make_table(
             Int(0, 65535),
             "0",
             "TCP port for Prometheus, which gets the figures of the node from `/metrics`; 0: "
-            "none. Needs the extra `metrics`. Each of several `processes` has a port of its own: "
-            "this one and the following ones.",
+            "none. Needs the extra `metrics`. Of several `processes`, any answers there, with the "
+            "figures of all.",
         ),
         _metrics(
             "metrics-bind",

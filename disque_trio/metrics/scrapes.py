@@ -12,7 +12,7 @@ from http import HTTPStatus
 import trio
 
 from disque_trio.metrics.formats import Format, Formats, SystemMetrics, add_metrics
-from disque_trio.metrics.sheet import BLOCK, Sheet, Source
+from disque_trio.metrics.sheet import BLOCK, Family, Sheet, Source, raw
 from disque_trio.metrics.web import Reply, Request
 
 SLICE = 0.0003  # s
@@ -68,11 +68,13 @@ class Scrapes:
     Args:
         prefix: the prefix of its own metrics' names.
         sources: provide the metrics.
+        common: labels of all samples.
     """
 
-    def __init__(self, prefix: str, sources: Sequence[Source]) -> None:
+    def __init__(self, prefix: str, sources: Sequence[Source], common: str = "") -> None:
         self._prefix = prefix
         self._sources = sources
+        self._common = common
         self._formats = Formats()
         self._process = SystemMetrics()
         self._lock = trio.Lock()
@@ -87,12 +89,7 @@ class Scrapes:
         self._count += 1
         arrived = trio.current_time()
         async with self._lock:
-            last = self._last
-            if last is None or not _serves(last, arrived):
-                self._last = None
-                if last is not None:
-                    self._cost += await in_slices(last.free())
-                last = self._last = await self._collect()
+            last = await self._collection(arrived)
             page = last.pages.get((form.content_type, compressed))
             if page is None:
                 page = []
@@ -101,8 +98,33 @@ class Scrapes:
         encoding = "gzip" if compressed else ""
         return Reply(HTTPStatus.OK, page, form.content_type, encoding)
 
+    async def families(self) -> list[Family]:
+        """The metrics, for somebody who adds others."""
+        self._count += 1
+        arrived = trio.current_time()
+        async with self._lock:
+            found = (await self._collection(arrived)).sheet.families
+            copies = [Family(family.name, family.kind, family.text) for family in found]
+            for copy, family in zip(copies, found, strict=True):
+                copy.add_blocks(family.blocks())
+            return copies
+
+    async def raw_page(self, request: Request) -> Reply:
+        """Return the page for another process of the server."""
+        return Reply(HTTPStatus.OK, raw(await self.families()))
+
+    async def _collection(self, arrived: float) -> Collection:
+        """What serves a scrape that arrived at the time ``arrived``; with the lock."""
+        last = self._last
+        if last is None or not _serves(last, arrived):
+            self._last = None
+            if last is not None:
+                self._cost += await in_slices(last.free())
+            last = self._last = await self._collect()
+        return last
+
     async def _collect(self) -> Collection:
-        sheet = Sheet()
+        sheet = Sheet(self._common)
         cost = 0.0
         for source in self._sources:
             cost += await in_slices(source.collect(sheet))

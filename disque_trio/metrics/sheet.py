@@ -6,7 +6,7 @@ has hundreds of thousands of them. Everything else on a page is made by promethe
 (``formats``), whose parser checks the whole page in tests.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
 from disque_trio.histogram import Histogram
@@ -22,14 +22,16 @@ class Family:
     Attributes:
         name: its name; that of a counter ends with _total.
         kind, text: its type and its help text.
+        common: labels of all samples, as ``pairs`` makes them.
     """
 
-    __slots__ = ("_blocks", "_lines", "_size", "kind", "name", "text")
+    __slots__ = ("_blocks", "_lines", "_size", "common", "kind", "name", "text")
 
-    def __init__(self, name: str, kind: Kind, text: str) -> None:
+    def __init__(self, name: str, kind: Kind, text: str, common: str = "") -> None:
         self.name = name
         self.kind: Kind = kind
         self.text = text
+        self.common = common
         # Freeing many small objects at once would take long.
         self._blocks: list[bytes] = []
         self._lines: list[str] = []
@@ -53,14 +55,26 @@ class Family:
             self._close_block()
         return self._blocks
 
+    def add_blocks(self, blocks: Sequence[bytes]) -> None:
+        """Add lines that were made elsewhere, in blocks."""
+        if self._lines:
+            self._close_block()
+        self._blocks += blocks
+
+    def labels(self, labels: str) -> str:
+        """``labels``, made by ``pairs``, and those of all samples."""
+        return f"{self.common},{labels}" if self.common and labels else self.common or labels
+
     def add(self, value: float, labels: str = "") -> None:
         """Add a sample. ``labels`` are made by ``pairs``."""
+        labels = self.labels(labels)
         name = f"{self.name}{{{labels}}}" if labels else self.name
         self.write(f"{name} {number(value)}\n")
 
     def add_histogram(self, histogram: Histogram, labels: str = "") -> None:
         """Add the samples of ``histogram``, in seconds."""
         name = self.name
+        labels = self.labels(labels)
         units = histogram.per_second
         before = f"{name}_bucket{{{labels}{',' if labels else ''}le="
         count = 0
@@ -79,9 +93,14 @@ class Family:
 
 
 class Sheet:
-    """What one scrape has collected. ``families`` are in the order of the page."""
+    """What one scrape has collected. ``families`` are in the order of the page.
 
-    def __init__(self) -> None:
+    Args:
+        common: labels of all samples.
+    """
+
+    def __init__(self, common: str = "") -> None:
+        self._common = common
         self.families: list[Family] = []
 
     def gauge(self, name: str, text: str, value: float | None = None) -> Family:
@@ -100,11 +119,38 @@ class Sheet:
         return family
 
     def _family(self, name: str, kind: Kind, text: str, value: float | None) -> Family:
-        family = Family(name, kind, text)
+        family = Family(name, kind, text, self._common)
         if value is not None:
             family.add(value)
         self.families.append(family)
         return family
+
+
+def raw(families: Iterable[Family]) -> list[bytes]:
+    """``families`` in pieces, for ``read_raw``. No line of a page has a NUL."""
+    pieces: list[bytes] = []
+    for family in families:
+        pieces.append(b"\0" + f"{family.name} {family.kind} {family.text}\n".encode())
+        pieces += family.blocks()
+    return [*pieces, b"\0"]
+
+
+def read_raw(page: bytes) -> list[Family]:
+    """The families of a page that consists of the pieces of ``raw``. Raises ``ValueError``."""
+    first, *parts, last = page.split(b"\0") if b"\0" in page else (b"?", b"?")
+    if first or last:
+        raise ValueError("not a whole page")
+    families: list[Family] = []
+    for part in parts:
+        head, _, lines = part.partition(b"\n")
+        name, kind, text = head.decode().split(" ", 2)
+        if kind not in ("gauge", "counter", "histogram"):
+            raise ValueError(f"not a kind: {kind}")
+        family = Family(name, kind, text)  # type: ignore[arg-type]
+        # Not in one piece: compressing it would take long.
+        family.add_blocks([lines[at : at + BLOCK] for at in range(0, len(lines), BLOCK)])
+        families.append(family)
+    return families
 
 
 class Source(Protocol):

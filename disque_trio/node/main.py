@@ -36,6 +36,7 @@ from disque_trio.respserver.acl.catalog import Catalog
 from disque_trio.respserver.acl.users import Users
 from disque_trio.respserver.daemon import StartError
 from disque_trio.respserver.io.listeners import ListenError, open_shared
+from disque_trio.respserver.io.metrics import open_metrics
 from disque_trio.respserver.user_file import UserFileError, check_users
 
 
@@ -142,13 +143,16 @@ def _run_several(config: Config, logging: Logging, served: Callable[[], None]) -
     try:
         check_workers(config)
         passed = adopt_sockets(os.environ)
+        shared = open_shared(config, logging.log, passed)
+        if config.metrics_port:
+            shared += open_metrics(config, config.metrics_port, logging.log)
         supervisor = Supervisor(
             command=command_line(),
             cwd=Path(config.started_in),
             count=config.processes,
             directory=Path(config.dir),
             once=config.aof_enqueue_jobs_once,
-            sockets=Sockets(passed, open_shared(config, logging.log, passed)),
+            sockets=Sockets(passed, shared),
             notifier=notifier,
             log=logging.log,
             pidfile=config.pidfile if config.daemonize else "",
@@ -198,7 +202,7 @@ def _run(
     if daemon.restarting:
         try:
             replace_process(
-                notifier, config.started_in, daemon.foreign, daemon.own, daemon.stopped_at
+                notifier, config.started_in, server.foreign, daemon.own, daemon.stopped_at
             )
         except OSError as problem:
             print(f"disque-server: cannot restart: {problem}", file=sys.stderr)

@@ -176,11 +176,12 @@ class _QueueFamilies:
     ) -> None:
         """Add the lines of a queue, or of several, with the label ``name``."""
         label = f'queue="{escape(name)}"'
+        labels = self._jobs.labels(label)
         numbers = (queue.length, tally.in_hand, tally.delayed, tally.dead)
         self._jobs.write(
             "".join(
                 [
-                    f'disque_queue_jobs{{{label},state="{state}"}} {number}\n'
+                    f'disque_queue_jobs{{{labels},state="{state}"}} {number}\n'
                     for state, number in zip(_QUEUE_STATES, numbers, strict=True)
                 ]
             )

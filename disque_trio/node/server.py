@@ -50,13 +50,14 @@ from disque_trio.respserver.daemon import Daemon, Inherited, Product, StartError
 from disque_trio.respserver.exposure import Exposure
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.listeners import (
+    at,
     close_listeners,
     say_where,
     shared_of,
     tcp_endpoints,
 )
 from disque_trio.respserver.io.measured import MeasuredEngine
-from disque_trio.respserver.io.metrics import Metrics
+from disque_trio.respserver.io.metrics import Metrics, MetricsPlace
 from disque_trio.respserver.io.poller import Poller
 from disque_trio.respserver.io.stats import Stats
 from disque_trio.respserver.io.tasks import RequeueTimer
@@ -84,6 +85,9 @@ class Server(Product):
             whether it is on or not.
         worker: which process of the server this is, if there are several.
 
+    Attributes:
+        foreign: the listening sockets that somebody else opened.
+
     Raises:
         StartError: rename-command names a command that does not exist, or something is wrong with
             nodes.conf, the policies beside it or the certificates of the cluster.
@@ -110,9 +114,10 @@ class Server(Product):
         self._bus_listeners: list[socket.socket] = []
         self._metrics = Metrics.of(config, self.log)
         foreign = len(passed) if handover is None else handover.foreign
-        activated = passed[:foreign]
+        activated = self.foreign = passed[:foreign]
         shared: Sequence[socket.socket] = ()
         if worker is not None:
+            activated = self._share_metrics(worker, activated)
             first = config.tls_port - worker.number if config.tls_port else 0
             shared = shared_of(activated, first)
             if worker.number:
@@ -134,7 +139,7 @@ class Server(Product):
             self.cluster,
             worker,
             self.notifier,
-            passed[:foreign],
+            self.foreign,
         )
         self.node = Node(
             id=self.cluster.packets.id,
@@ -243,6 +248,21 @@ class Server(Product):
         except UserFileError as problem:
             self.cluster.close()
             raise StartError(str(problem)) from problem
+
+    def _share_metrics(
+        self, worker: Worker, activated: Sequence[socket.socket]
+    ) -> Sequence[socket.socket]:
+        """Take those of the ``activated`` sockets at which all processes answer scrapes; returns
+        the rest."""
+        metrics = self._metrics
+        if metrics is None:
+            return activated
+        ours = at(activated, metrics.port)
+        if ours:
+            metrics.share(ours, MetricsPlace(worker.number, self.config.processes, worker.server))
+        else:
+            metrics.port += worker.number  # the supervisor is of an older release
+        return [listener for listener in activated if listener not in ours]
 
     def _tell_rights(self, what: str, details: str) -> None:
         self.log.warning(what, details=details)

@@ -20,7 +20,6 @@ _ANYWHERE = ("", "0.0.0.0", "::", "*")
 PORTS = (
     "port",
     "tls-port",
-    "metrics-port",
     "cluster-announce-port",
     "cluster-announce-tls-port",
 )
@@ -74,8 +73,6 @@ def check_workers(config: Config) -> None:
             f"processes: {config.processes} ports from port {config.port} and from tls-port "
             f"{config.tls_port} on overlap"
         )
-    if config.metrics_port + config.processes - 1 > 65_535:
-        raise WorkerError("processes: the last one would have a metrics-port above 65535")
 
 
 class Worker:

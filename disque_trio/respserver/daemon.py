@@ -176,11 +176,6 @@ class Daemon:
         except TlsError as problem:
             raise StartError(f"Failed to configure TLS: {problem}") from problem
 
-    @property
-    def foreign(self) -> list[socket.socket]:
-        """All listening sockets that somebody else opened."""
-        return [*self.activated, *(sock for sock in self.shared if sock not in self.activated)]
-
     async def run(self) -> None:
         """Serve until a signal, ``stop`` or ``restart``."""
         listeners: list[socket.socket] = []

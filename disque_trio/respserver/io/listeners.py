@@ -122,11 +122,15 @@ def _listen_everywhere(config: Places, port: int, log: Log) -> list[socket.socke
     return listeners
 
 
+def at(listeners: Sequence[socket.socket], port: int) -> list[socket.socket]:
+    """Those of ``listeners`` at this TCP ``port``; none for port 0."""
+    tcp = [listener for listener in listeners if listener.family != socket.AF_UNIX]
+    return [listener for listener in tcp if listener.getsockname()[1] == port > 0]
+
+
 def is_tls(listener: socket.socket, tls_port: int) -> bool:
     """Whether clients of ``listener`` have to speak TLS."""
-    return (
-        tls_port > 0 and listener.family != socket.AF_UNIX and listener.getsockname()[1] == tls_port
-    )
+    return bool(at([listener], tls_port))
 
 
 def known_listeners(listeners: Sequence[socket.socket], tls_port: int) -> list[socket.socket]:

@@ -30,11 +30,33 @@ class MetricsSettings(Protocol):
     metrics_max_queues: int
 
 
+class MetricsPlace:
+    """Which process of its server this is.
+
+    Args:
+        number: from 0. count: how many there are.
+        server: a name that only they know.
+    """
+
+    def __init__(self, number: int, count: int, server: str) -> None:
+        self.number = number
+        self.count = count
+        self._server = server
+
+    def name(self, number: int) -> bytes:
+        """The abstract name of the socket at which process ``number`` tells the others its
+        figures."""
+        return f"\0disque-{self._server}-{number}-metrics".encode()
+
+
 class Metrics:
     """The figures of a process, and the port that serves them.
 
     Args:
         settings: ``metrics_port`` must not be 0.
+
+    Attributes:
+        port: where to listen, unless that is done already.
 
     Raises:
         StartError: the extra is not installed.
@@ -51,9 +73,12 @@ class Metrics:
                 "metrics-port needs prometheus-client, which is not installed: "
                 f"{how_to_install('metrics')}"
             ) from missing
+        self.port = settings.metrics_port
         self._settings = settings
         self._log = log
         self._listeners: list[socket.socket] = []
+        self._beside: list[socket.socket] = []  # at which the other processes ask
+        self._place: MetricsPlace | None = None
         self._prefix = ""
         self._sources: list[Source] = []
         self._engine: Engine | None = None
@@ -78,23 +103,19 @@ class Metrics:
         self._prefix = prefix
         self._sources = [ServerFigures(prefix, engine, persistence, disk), *figures]
 
+    def share(self, listeners: Sequence[socket.socket], place: "MetricsPlace") -> None:
+        """Answer at ``listeners``, as the other processes of the server do, for all of them."""
+        # A process that replaces this one needs the sockets, after these are closed.
+        self._listeners = [listener.dup() for listener in listeners]
+        self._place = place
+
     def listen(self) -> list[tuple[str, int]]:
-        """Listen; returns addresses and ports. Raises ``ListenError``."""
-        port = self._settings.metrics_port
-        try:
-            for address in self._settings.metrics_bind or ("::", "0.0.0.0"):
-                listener = listen_tcp(address, port, _BACKLOG)
-                if listener is not None:
-                    self._listeners.append(listener)
-                else:
-                    self._log.warning(
-                        "this machine has no IPv6, not listening on it", address=address
-                    )
-            if not self._listeners:
-                raise ListenError(f"port {port}: there is no such network")
-        except ListenError as problem:
-            self.close()
-            raise ListenError(f"metrics-port: {problem}") from problem
+        """Listen, unless it is done already; returns addresses and ports. Raises
+        ``ListenError``."""
+        if not self._listeners:
+            self._listeners = open_metrics(self._settings, self.port, self._log)
+        if self._place is not None:
+            self._beside = _listen_beside(self._place.name(self._place.number))
         places = tcp_endpoints(self._listeners)
         for address, port in places:
             self._log.notice("ready to be scraped", bind=address, port=port, path="/metrics")
@@ -102,25 +123,67 @@ class Metrics:
 
     async def run(self) -> None:
         """Answer scrapes until cancelled."""
+        from disque_trio.metrics.gathering import Gathering, label
         from disque_trio.metrics.scrapes import Scrapes
 
         assert self._engine is not None
-        pages: dict[str, Page] = {"/metrics": Scrapes(self._prefix, self._sources).page}
-        listeners = [
-            trio.SocketListener(trio.socket.from_stdlib_socket(own)) for own in self._listeners
-        ]
+        place = self._place
+        common = label(place.number) if place is not None else ""
+        scrapes = own = Scrapes(self._prefix, self._sources, common)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_measure_lag, self._engine)
-            await Web(pages, self._failed).serve(listeners)
+            if place is not None:
+                others = {n: place.name(n) for n in range(place.count) if n != place.number}
+                scrapes = Gathering(self._prefix, own, place.number, others)
+                beside = Web({"/": own.raw_page}, self._failed)
+                nursery.start_soon(beside.serve, _for_trio(self._beside))
+            pages: dict[str, Page] = {"/metrics": scrapes.page}
+            await Web(pages, self._failed).serve(_for_trio(self._listeners))
 
     def _failed(self, error: Exception) -> None:
         self._log.warning("a scrape failed", exc_info=error)
 
     def close(self) -> None:
         """Stop listening."""
-        for listener in self._listeners:
+        for listener in (*self._listeners, *self._beside):
             listener.close()
         self._listeners.clear()
+        self._beside.clear()
+
+
+def open_metrics(settings: MetricsSettings, port: int, log: Log) -> list[socket.socket]:
+    """Listen for scrapes at ``port``. Raises ``ListenError``."""
+    listeners: list[socket.socket] = []
+    try:
+        for address in settings.metrics_bind or ("::", "0.0.0.0"):
+            listener = listen_tcp(address, port, _BACKLOG)
+            if listener is not None:
+                listeners.append(listener)
+            else:
+                log.warning("this machine has no IPv6, not listening on it", address=address)
+        if not listeners:
+            raise ListenError(f"port {port}: there is no such network")
+    except ListenError as problem:
+        for listener in listeners:
+            listener.close()
+        raise ListenError(f"metrics-port: {problem}") from problem
+    return listeners
+
+
+def _listen_beside(name: bytes) -> list[socket.socket]:
+    """Listen for the other processes at the abstract ``name``. Raises ``ListenError``."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.bind(name)
+        sock.listen(_BACKLOG)
+    except OSError as problem:
+        sock.close()
+        raise ListenError(f"metrics-port: for the other processes: {problem}") from problem
+    return [sock]
+
+
+def _for_trio(listeners: Sequence[socket.socket]) -> list[trio.SocketListener]:
+    return [trio.SocketListener(trio.socket.from_stdlib_socket(own)) for own in listeners]
 
 
 async def _measure_lag(engine: Engine) -> None:

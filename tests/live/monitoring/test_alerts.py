@@ -69,6 +69,7 @@ OLDEST = f"disque_queue_oldest_job_age_seconds{{{QUEUE}}}"
 CASES = [
     Case("DisqueDown", {f"up{{{NODE}}}": gauge(1, 0)}),
     Case("DisqueDown", {f"up{{{WORKER}}}": gauge(1, 0)}),
+    Case("DisqueProcessDown", {f'disque_process_up{{process="1",{NODE}}}': gauge(1, 0)}),
     Case("DisqueLoading", {f"disque_loading{{{NODE}}}": gauge(0, 1)}),
     Case("DisqueNoWorker", {QUEUED: gauge(5, 5), DELIVERED: counter(60, 0)}),
     Case("DisqueNoWorker", {QUEUED: gauge(0, 5), DEAD: gauge(0, 1), PAUSED: gauge(0, 0)}),
@@ -123,6 +124,17 @@ CASES = [
         {
             f'disque_cluster_nodes{{state="ok",{NODE}}}': gauge(3, 3),
             f"disque_cluster_links_up{{{NODE}}}": gauge(2, 1),
+        },
+    ),
+    Case(
+        "DisqueLinksDown",
+        {
+            f'disque_cluster_nodes{{state="ok",process="{number}",{NODE}}}': gauge(4, 4)
+            for number in range(2)
+        }
+        | {
+            f'disque_cluster_links_up{{process="{number}",{NODE}}}': gauge(3, 3 - number)
+            for number in range(2)
         },
     ),
     Case("DisqueEventLogDropped", {f"disque_event_log_dropped_total{{{NODE}}}": counter(0, 1)}),

@@ -16,7 +16,7 @@ from tests.support.monitoring import (
 )
 
 METRICS = documented()
-TARGET = {"job", "instance"}  # Prometheus adds them
+TARGET = {"job", "instance", "process"}  # from Prometheus, and from several processes
 ALERTS = {"alertname", "alertstate"}
 NAME = re.compile(r"\b((?:disque|bananaq|process)_\w+|up|ALERTS)\b(?:\{([^}]*)\})?")
 SUFFIXES = ("_bucket", "_sum", "_count")

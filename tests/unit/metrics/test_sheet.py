@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from disque_trio.histogram import MS, NS, STEP_TIMES, Histogram
 from disque_trio.metrics.formats import Format, Formats, SystemMetrics, add_metrics
 from disque_trio.metrics.scrapes import write_page
-from disque_trio.metrics.sheet import Sheet, number, pairs
+from disque_trio.metrics.sheet import BLOCK, Sheet, number, pairs, raw, read_raw
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
@@ -150,3 +150,34 @@ def test_the_process_has_metrics() -> None:
     add_metrics(sheet, SystemMetrics().read())
     names = {family.name for family in read_text(page(sheet, Formats().of("")).decode())}
     assert {"process_cpu_seconds", "process_open_fds"} <= names
+
+
+def test_common_labels_are_in_every_sample() -> None:
+    sheet = Sheet('process="1"')
+    sheet.gauge("plain", "A gauge.", 1)
+    sheet.counter("counted_total", "A counter.").add(2, 'queue="q"')
+    assert [family.blocks() for family in sheet.families] == [
+        [b'plain{process="1"} 1\n'],
+        [b'counted_total{process="1",queue="q"} 2\n'],
+    ]
+
+
+def test_raw_families_are_read_as_they_were() -> None:
+    sheet = Sheet()
+    sheet.gauge("empty", "Without samples.")
+    many = sheet.counter("many_total", "Help, with spaces.")
+    for step in range(3000):
+        many.add(step, f'step="{step}"')
+    found = read_raw(b"".join(raw(sheet.families)))
+    assert [(one.name, one.kind, one.text) for one in found] == [
+        ("empty", "gauge", "Without samples."),
+        ("many_total", "counter", "Help, with spaces."),
+    ]
+    assert b"".join(found[1].blocks()) == b"".join(many.blocks())
+    assert max(map(len, found[1].blocks())) <= BLOCK
+
+
+@pytest.mark.parametrize("page", [b"", b"half", b"\0a gauge x\n", b"\0a what x\n\0"])
+def test_raw_families_that_are_not_whole_are_an_error(page: bytes) -> None:
+    with pytest.raises(ValueError, match="not"):
+        read_raw(page)

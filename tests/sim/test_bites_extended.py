@@ -20,8 +20,9 @@ from disque_trio.node.core.queues import grouping, limits, queues
 from disque_trio.node.core.queues.bus_codec import BusCodec
 from disque_trio.node.core.queues.entries import job_entry_with
 from disque_trio.node.core.queues.grouping import JobGroups
-from disque_trio.node.core.queues.limits import Limit, Limits
+from disque_trio.node.core.queues.limits import Limits
 from disque_trio.node.core.queues.queue import Queue
+from disque_trio.node.core.queues.shares import Limit
 from disque_trio.node.core.shared.schedules import Schedule
 from disque_trio.node.core.ticks import Plan, Ticks
 from disque_trio.node.core.topics import Topics

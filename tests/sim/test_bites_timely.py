@@ -15,8 +15,9 @@ from disque_trio.node.core.lifecycle.dead_nodes import DeadNodes
 from disque_trio.node.core.lifecycle.requeue import Requeue
 from disque_trio.node.core.lifecycle.successors import Successors
 from disque_trio.node.core.queues import store
-from disque_trio.node.core.queues.limits import Limit, Limits
+from disque_trio.node.core.queues.limits import Limits
 from disque_trio.node.core.queues.queue import Queue
+from disque_trio.node.core.queues.shares import Limit
 from disque_trio.node.core.shared.schedules import Schedule
 from disque_trio.node.core.ticks import Plan, Ticks
 from disque_trio.protocol.keyrecord import KeyRecord

@@ -11,8 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from disque_trio.node.core.delivery.patterns import STANDS_IN
-from disque_trio.node.core.queues.limits import VALID
 from disque_trio.node.core.queues.queue import PAUSED_OUT, Queue
+from disque_trio.node.core.queues.shares import VALID
 from disque_trio.respserver.client import Client
 from tests.simulator.events import MS
 from tests.simulator.patterns import matches

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from disque_trio.node.core.queues.limits import Limit, User
+from disque_trio.node.core.queues.shares import Limit, User
 
 MOST = 5  # jobs in hand on one node
 

@@ -6,14 +6,8 @@ from collections import deque
 
 import pytest
 
-from disque_trio.node.core.queues.limits import (
-    ASKING_TIME,
-    SPARED,
-    TOGETHER,
-    VALID,
-    Limit,
-    User,
-)
+from disque_trio.node.core.queues.limits import ASKING_TIME
+from disque_trio.node.core.queues.shares import SPARED, TOGETHER, VALID, Limit, User
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench

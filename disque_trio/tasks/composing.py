@@ -1,7 +1,7 @@
 """Chains and groups: jobs that are made of jobs."""
 
 from collections.abc import Sequence
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from disque_trio.client import Client
 from disque_trio.job_options import check_names
@@ -25,7 +25,8 @@ class WorkflowOptions(TypedDict, total=False):
         queue: the queue of the group itself, whose workers look after it; by default that of its
             first member.
         delay: seconds before its members are added.
-        unique: a key: while there is a group with this key in this queue, no other is added.
+        unique: a key: while there is a group with this key in this queue, no other is added. False:
+            no key, not even that of a group which a task adds.
         unique_for: seconds to keep the key; by default as long as the group lives.
         skip_failed: whether the group goes on with the results of those members that succeeded,
             although others failed.
@@ -35,7 +36,7 @@ class WorkflowOptions(TypedDict, total=False):
 
     queue: str
     delay: float
-    unique: str
+    unique: str | Literal[False]
     unique_for: float
     skip_failed: bool
     on_complete: Bound[Any]
@@ -111,7 +112,7 @@ def _group(
         Step(GROUP, options.get("queue", first.queue), TYPE, body.encode(), inherited),
         lacks=next((one.lacks for one in bound if one.lacks), ""),
         refuses=next((one.refuses for one in bound if one.refuses), ""),
-        key=None if unique is None else f"group {unique}",
+        key=None if unique is None else f"group {unique}" if unique else "",
     )
 
 

@@ -3,10 +3,18 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import count
+from typing import Final, Protocol
 
+from disque_trio.client.jobs import Letter
+from disque_trio.tasks.messages import DAY, Step
 from disque_trio.tasks.traces import traceparent
+
+_RUNS: Final = 3600.0
+"""Seconds that the attempts of a job take all together, without the pauses between them, as far as
+keys of jobs that it adds are concerned."""
 
 
 class Losable(Protocol):
@@ -14,6 +22,8 @@ class Losable(Protocol):
 
     @property
     def lost(self) -> bool: ...
+    @property
+    def letter(self) -> Letter | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +46,35 @@ class CurrentJob:
     retries: int
     headers: Mapping[str, str]
     _job: Losable
+    _backoff: tuple[float, float]
+    _added: dict[str, "count[int]"] = field(default_factory=dict)
 
     @property
     def lost(self) -> bool:
         """Whether somebody else may have the job: it was cancelled, or half of its TTL is over."""
         return self._job.lost
+
+    def key_for(self, step: Step) -> str:
+        """Return the key of a job that the task adds, which it has again when the task is retried
+        and adds it again. It follows from the id of the task's job, the new job with those that
+        follow it, and how many such jobs the task has added before. Not from their order: a retried
+        task may have other things to do, and none of these must be lost."""
+        letter = self._job.letter
+        id = self.id if letter is None else letter.first_id
+        added = sha256()
+        for one in step.chain:
+            for part in (one.task.encode(), one.queue.encode(), one.body):
+                added.update(b"%d " % len(part) + part)
+        digest = added.hexdigest()[:32]
+        number = next(self._added.setdefault(digest, count(1)))
+        return f"by {id} {digest} {number}"
+
+    @property
+    def kept(self) -> float:
+        """Seconds to keep such keys: as long as the task may be retried, but a day at most."""
+        shortest, longest = self._backoff
+        pauses = sum(min(longest, shortest * 2.0 ** min(n, 60)) for n in range(self.retries))
+        return min(DAY, _RUNS + 1.25 * pauses)
 
     @property
     def traceparent(self) -> str | None:

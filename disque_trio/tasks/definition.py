@@ -52,7 +52,7 @@ class Definition:
         retries: how often a failed job is tried again.
         backoff: the shortest and the longest pause before a retry, in seconds.
         timeout: how long the function may take, in seconds; None: forever.
-        unique: see ``Unique``.
+        unique: see ``Unique``; None: as False, but jobs that tasks add have keys all the same.
         options: options of ADDJOB, named as in ``Client.add``.
 
     Raises:
@@ -66,7 +66,7 @@ class Definition:
     retries: int = 5
     backoff: tuple[float, float] = (1.0, 600.0)
     timeout: float | None = None
-    unique: Unique = False
+    unique: Unique | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class Definition:
             raise ValueError(f"backoff must be (shortest, longest) in s, not {self.backoff}")
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"the timeout must be more than 0 seconds, not {self.timeout}")
-        if "unique_for" in self.options and self.unique is False:
+        if "unique_for" in self.options and not self.unique:
             raise ValueError("unique_for needs unique")
 
     @property
@@ -109,14 +109,17 @@ class Definition:
         return ""
 
     def key(
-        self, unique: Unique | str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, unique: Unique | str | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> str | None:
-        """Return the key of a job with these arguments; None if it has none.
+        """Return the key of a job with these arguments; None if it has none, and empty if it must
+        have none.
 
         Equivalent calls have the same key, however their arguments are passed.
         """
-        if unique is False:
+        if unique is None:
             return None
+        if unique is False:
+            return ""
         if unique is not True:
             said = unique if isinstance(unique, str) else unique(*args, **kwargs)
             return f"{self.name} {said}"

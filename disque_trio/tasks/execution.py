@@ -192,7 +192,14 @@ class Execution:
             raise _Failed(str(error), final=True) from None
         attempt = 1 + job.nacks + job.additional_deliveries
         current = CurrentJob(
-            job.id, job.queue, definition.name, attempt, definition.retries, headers, job
+            job.id,
+            job.queue,
+            definition.name,
+            attempt,
+            definition.retries,
+            headers,
+            job,
+            definition.backoff,
         )
         with running(current):
             value = await self._call(job, definition, args, kwargs)

@@ -15,6 +15,8 @@ from disque_trio.tasks.messages import ERROR_TYPE, TASK, Opened, Result
 
 AT_ONCE: Final = 0.001
 """Seconds to wait for what has already happened."""
+_NEARBY: Final = 0.1
+"""Seconds in which other nodes say what became of members that the node in use does not hold."""
 MOST_IDS: Final = 1000
 """The most ids in one WAITJOB."""
 _MOST_REASONS: Final = 100
@@ -134,7 +136,7 @@ def _ended(members: str) -> WorkflowStatus:
 async def _of_members(client: Client, job: ShownJob) -> WorkflowStatus:
     pairs = [(name, value.encode(errors="surrogateescape")) for name, value in job.header_pairs]
     members = Members.decode(Opened.of(job.body, pairs).body)
-    outcomes = await last_of(client, members.ids, AT_ONCE)
+    outcomes = await last_of(client, members.ids, _NEARBY)
     failed = dict.fromkeys(sorted(members.failed), "")
     done = 0
     for number, outcome in enumerate(outcomes):

@@ -10,6 +10,7 @@ from disque_trio.client import Client
 from disque_trio.job_options import JobOptions, ScheduleOptions, check_names, stored
 from disque_trio.tasks import traces
 from disque_trio.tasks.core import Core, Later
+from disque_trio.tasks.current import current_job
 from disque_trio.tasks.definition import Definition, Unique
 from disque_trio.tasks.handle import Handle, Handles
 from disque_trio.tasks.messages import RESERVED, Step, encode_arguments
@@ -18,6 +19,7 @@ from disque_trio.tasks.serializers import Serializer
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 S = TypeVar("S")
 
 
@@ -26,7 +28,8 @@ class Options(JobOptions, total=False):
 
     Keys:
         queue: a queue in place of the task's.
-        unique: see ``Disque.task``; or the key itself.
+        unique: see ``TaskOptions``; or the key itself. False: no key, not even that of a job which
+            a task adds.
         unique_for: seconds to keep the key; by default as long as the job lives.
         headers: the program's own headers.
     """
@@ -47,7 +50,8 @@ class TaskOptions(ScheduleOptions, total=False):
         backoff: the shortest and the longest pause before a retry, in seconds; by default 1 and
             600. Each pause is twice as long as the one before, give or take a quarter.
         unique: True adds no job while the task has one with the same arguments, and returns that
-            job's id instead. A function makes such a key from the arguments.
+            job's id instead. A function makes such a key from the arguments. Without it, a job that
+            another task adds is not added again when that task is retried; False: it is.
         unique_for: seconds to keep the key, whatever becomes of the job. By default it is kept as
             long as the job lives.
         timeout: seconds that the function may take. An ``async`` function is then cancelled. Other
@@ -76,7 +80,7 @@ class TaskOptions(ScheduleOptions, total=False):
     catchup: bool
 
 
-class Bound(Generic[R]):
+class Bound(Generic[R_co]):
     """A task with its arguments and options, to be added later: as a step of a chain, as a member
     of a group, or by a schedule. Chains and groups are like that, too.
 
@@ -125,13 +129,13 @@ class Bound(Generic[R]):
 
     __or__ = then
 
-    def on_error(self, next: "Bound[Any]") -> "Bound[R]":
+    def on_error(self, next: "Bound[Any]") -> "Bound[R_co]":
         """Return the same with a job to add if this one, or one that follows it, fails for good.
         Its first argument is a dictionary that says what failed. Raises TypeError if ``next`` does
         not take that."""
         return self._with(replace(self.first, on_error=following(next)))
 
-    def add(self) -> Handle[R]:
+    def add(self) -> Handle[R_co]:
         """Add the job now; see ``Template.add``."""
         step = self.step
         later = Later(self.core, adder(self.core, step, self._key), f"adding {step.task}")
@@ -312,9 +316,7 @@ class Template(Generic[P, R]):
         self, made: list[tuple[Step, str | None]]
     ) -> Callable[[Client], Coroutine[Any, Any, list[str]]]:
         """Return a function that adds several jobs, which differ only in their bodies and keys."""
-        own = [key for _, key in made if key is not None]
-        key_for = self._core.key_for
-        fresh = [uuid4().hex for _ in made] if not own and key_for is not None else []
+        keys = [_key(self._core, step, key) for step, key in made]
         trace = traces.current()
 
         async def add(client: Client) -> list[str]:
@@ -322,10 +324,10 @@ class Template(Generic[P, R]):
                 return []
             first = made[0][0]
             options = first.job_options()
-            if fresh:
-                options |= {"unique": fresh, "unique_for": key_for}
-            elif own:
-                options["unique"] = own
+            options.pop("unique_for", None)
+            if keys[0] is not None:
+                options["unique"] = [key and key[0] for key in keys]
+                options["unique_for"] = keys[0][1]
             jobs = [step.job(trace) for step, _ in made]
             return await client.add_many(
                 first.queue, [body for body, _ in jobs], headers=jobs[0][1], **options
@@ -336,15 +338,31 @@ class Template(Generic[P, R]):
 
 def adder(core: Core, step: Step, key: str | None) -> Callable[[Client], Awaitable[str]]:
     """Return a function that adds a job, using the same key however often it is called."""
-    kept = step.options.get("unique_for")
-    if key is None and core.key_for is not None:
-        key, kept = uuid4().hex, core.key_for
+    keyed = _key(core, step, key)
     trace = traces.current()
 
     async def add(client: Client) -> str:
-        return await step.add(client, trace, key=key, kept=kept)
+        if keyed is None:
+            return await step.add(client, trace)
+        return await step.add(client, trace, key=keyed[0], kept=keyed[1])
 
     return add
+
+
+def _key(core: Core, step: Step, key: str | None) -> tuple[str, float | None] | None:
+    """Return the key of a job and how long it is kept; None: it has none.
+
+    Args:
+        key: the key that the program gives it; None: it gives none; empty: it wants none.
+    """
+    if key:
+        return key, step.options.get("unique_for")
+    if core.key_for is None:
+        return None
+    job = current_job()
+    if job is not None and key is None:
+        return job.key_for(step), job.kept
+    return uuid4().hex, core.key_for
 
 
 class Task(Template[P, R]):

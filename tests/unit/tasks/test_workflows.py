@@ -1,4 +1,4 @@
-"""Chains and groups that are made of each other, and what is told when they fail."""
+"""Chains and groups that are made of each other, and who hears of it when they fail."""
 
 import asyncio
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 
-from disque_trio.tasks import Disque, TaskFailed, WorkflowStatus, chain, group
+from disque_trio.tasks import CurrentJob, Disque, TaskFailed, WorkflowStatus, chain, group
 from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.members import Members, behind
 from disque_trio.tasks.messages import MOST_FOLLOWING, Opened, Result, Step, pack, unpack
@@ -266,6 +266,61 @@ def test_a_handle_says_how_far_a_group_is(program: Program) -> None:
 
     with program.app.testing():
         assert trio.run(main) == WorkflowStatus(3, 3)
+
+
+def test_a_retried_task_adds_nothing_twice(program: Program) -> None:
+    add, total, app = program.add, program.total, program.app
+    attempts: list[int] = []
+
+    @app.task
+    def parent(unique: bool) -> list[int]:
+        attempts.append(len(attempts))
+        same = [add.add(1), add.add(1), *add.map([1, 2])]
+        _ = add.add(100 + attempts[-1])  # something else each time
+        free = add if unique else add.options(unique=False)
+        options: Any = {} if unique else {"unique": False}
+        group_of = group([free.bind(3), free.bind(4)], **options)
+        own = [free.add(5), (free | add.bind(1)).add(6), (group_of | total.bind()).add()]
+        _ = app.group([add.bind(7)], then=total.bind()).id
+        if len(attempts) < 3:
+            raise ValueError("again")
+        return [handle.get() for handle in same + own]
+
+    @app.task
+    async def in_loop() -> None:
+        attempts.append(1)
+        await add.add(8)
+        if len(attempts) < 3:
+            raise ValueError("again")
+
+    with app.testing() as jobs:
+        assert parent.add(True).get() == [1, 1, 1, 2, 5, 7, 7]
+        args = sorted(job.args[0] for job in jobs.of("add") if len(job.args) == 1)
+        assert args == [1, 1, 1, 2, 3, 4, 5, 6, 7, 100, 101, 102]
+        assert len(jobs.of("total")) == 2
+    attempts.clear()
+    with app.testing() as jobs:
+        _ = parent.add(False).id
+        args = sorted(job.args[0] for job in jobs.of("add") if len(job.args) == 1)
+        assert args == sorted([1, 1, 1, 2, *[3, 4, 5, 6] * 3, 7, 100, 101, 102])
+    attempts.clear()
+    with app.testing() as jobs:
+        in_loop.add().get()
+        assert (len(attempts), len(jobs.of("add"))) == (3, 1)
+    with app.testing() as jobs:  # without tasks, each is another one
+        _ = add.add(1), add.add(1)
+        assert len(jobs.added) == 2
+
+
+def test_keys_of_jobs_that_tasks_add_are_kept_while_they_may_be_retried() -> None:
+    def kept(retries: int, backoff: tuple[float, float]) -> float:
+        job: Any = None
+        return CurrentJob("D-1", "q", "t", 1, retries, {}, job, backoff).kept
+
+    assert kept(0, (1, 600)) == 3600
+    assert kept(5, (1, 600)) == 3600 + 31 * 1.25
+    assert kept(3, (600, 600)) == 3600 + 1800 * 1.25
+    assert kept(1000, (1, 86_400)) == 86_400
 
 
 def test_packed_steps_come_back_as_they_were() -> None:

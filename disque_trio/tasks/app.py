@@ -14,11 +14,13 @@ from disque_trio.tasks.calling import Backend
 from disque_trio.tasks.composing import WorkflowOptions
 from disque_trio.tasks.core import Core, Later
 from disque_trio.tasks.definition import Definition, name_of
+from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.handle import Handle, Handles
 from disque_trio.tasks.link import OfLoop, OwnThread
 from disque_trio.tasks.members import PREFIX
 from disque_trio.tasks.messages import TASK
 from disque_trio.tasks.policies import QueuePolicy, Schedules, Timetable
+from disque_trio.tasks.retrying import of_job, old_word, renamed
 from disque_trio.tasks.serializers import Json, Serializer, Serializers, serializer_of
 from disque_trio.tasks.template import AsyncTask, Bound, Task, TaskOptions, step_of
 from disque_trio.tasks.testing import Jobs, testing
@@ -27,7 +29,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 
-_OF_DEFINITIONS = {"retries", "backoff", "unique", "timeout"}
+_OF_DEFINITIONS = {"retries", "backoff", "retry_for", "never_for", "unique", "timeout"}
 """Options of a task that are attributes of its definition."""
 _OF_JOBS = {*ScheduleOptions.__annotations__, "unique_for"}
 """Options of a task that are those of its jobs."""
@@ -61,7 +63,8 @@ class Disque:
             object.
         backend: the event loop in which workers run ``async`` functions: ``trio``, or ``asyncio``
             for functions that use its libraries.
-        retry_for: seconds to keep trying when no node can be reached.
+        node_timeout: seconds to keep trying when no node can be reached.
+        retry_for: its former name.
         connect_timeout: seconds for each attempt to connect to a node.
         safe_adds: give a key (UNIQUE) to each job that has none of its own, so that adding it can
             be repeated if a node is lost, without adding it twice. Without this, losing a node
@@ -84,7 +87,8 @@ class Disque:
         queue: str = "tasks",
         serializer: str | Serializer = "json",
         backend: Backend = "trio",
-        retry_for: float = 30.0,
+        node_timeout: float = 30.0,
+        retry_for: float | None = None,
         connect_timeout: float = 5.0,
         safe_adds: bool = True,
     ) -> None:
@@ -92,11 +96,14 @@ class Disque:
         self.nodes: list[str] = list(self.cluster.nodes)
         self.password: str | None = self.cluster.password
         self._queue = queue
-        self._retry_for = retry_for
+        if retry_for is not None:
+            old_word("retry_for", "node_timeout", 1)
+            node_timeout = retry_for
+        self._node_timeout = node_timeout
         self._connect_timeout = connect_timeout
         self._serializer = serializer_of(serializer)
         serializers = Serializers([Json(), self._serializer])
-        key_for = retry_for + KEY_FOR if safe_adds else None
+        key_for = node_timeout + KEY_FOR if safe_adds else None
         thread = OwnThread(self._open)
         self.core: Core = Core(thread, serializers, key_for, _known(backend), self._open_at)
         self._policies: dict[str, QueuePolicy] = {}
@@ -131,7 +138,8 @@ class Disque:
                 an argument is invalid.
         """
         check_names(options, TaskOptions.__annotations__)
-        given = {name: value for name, value in options.items() if value is not None}
+        said = renamed(options, 1)
+        given = {name: value for name, value in said.items() if value is not None}
         of_jobs = {name: given[name] for name in _OF_JOBS & given.keys()}
         of_task: dict[str, Any] = {name: given[name] for name in _OF_DEFINITIONS & given.keys()}
         name, serializer, cron = options.get("name"), options.get("serializer"), options.get("cron")
@@ -264,9 +272,14 @@ class Disque:
 
     def timeout_of(self, job: HeldJob) -> float | None:
         """Return the timeout of a job's task in seconds; None if the job has no task or timeout."""
-        name = job.headers.get(TASK, b"").decode("utf-8", "replace")
-        definition = self.core.tasks.get(name)
-        return None if definition is None else definition.timeout
+        headers = job.headers
+        definition = self.core.tasks.get(headers.get(TASK, b"").decode("utf-8", "replace"))
+        if definition is None:
+            return None
+        try:
+            return of_job(definition, headers).timeout
+        except BadJob:
+            return None
 
     # Connections
 
@@ -299,7 +312,7 @@ class Disque:
         self.close()
 
     def _open(self) -> AbstractAsyncContextManager[Client]:
-        return connect_to(self.cluster, self._retry_for, self._connect_timeout)
+        return connect_to(self.cluster, self._node_timeout, self._connect_timeout)
 
     def _open_at(self, node: str) -> AbstractAsyncContextManager[Client]:
         return connect_to(self.cluster.only(node), 0, self._connect_timeout)

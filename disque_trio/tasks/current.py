@@ -9,6 +9,7 @@ from itertools import count
 from typing import Final, Protocol
 
 from disque_trio.client.jobs import Letter
+from disque_trio.tasks.definition import Backoff
 from disque_trio.tasks.messages import DAY, Step
 from disque_trio.tasks.traces import traceparent
 
@@ -46,7 +47,7 @@ class CurrentJob:
     retries: int
     headers: Mapping[str, str]
     _job: Losable
-    _backoff: tuple[float, float]
+    _backoff: Backoff
     _added: dict[str, "count[int]"] = field(default_factory=dict)
 
     @property
@@ -72,6 +73,8 @@ class CurrentJob:
     @property
     def kept(self) -> float:
         """Seconds to keep such keys: as long as the task may be retried, but a day at most."""
+        if callable(self._backoff):
+            return DAY
         shortest, longest = self._backoff
         pauses = sum(min(longest, shortest * 2.0 ** min(n, 60)) for n in range(self.retries))
         return min(DAY, _RUNS + 1.25 * pauses)

@@ -7,13 +7,19 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from disque_trio.tasks.serializers import Serializer
 
 Unique: TypeAlias = bool | Callable[..., str]
 """Whether to add no job while there is one like it, or a function that makes a key from the
 arguments."""
+
+Backoff: TypeAlias = tuple[float, float] | Callable[[int, BaseException], float]
+"""The shortest and the longest pause before a retry, in seconds; or a function that returns the
+pause after the attempt of that number, the first being 1, which failed with that exception."""
+
+DEFAULT_BACKOFF: Final = (1.0, 600.0)
 
 
 _signature = lru_cache(maxsize=1000)(inspect.signature)
@@ -50,7 +56,9 @@ class Definition:
         queue: the queue for its jobs.
         serializer: the serializer of its arguments and results.
         retries: how often a failed job is tried again.
-        backoff: the shortest and the longest pause before a retry, in seconds.
+        backoff: see ``Backoff``.
+        retry_for: the exceptions after which a job is tried again; None: after all.
+        never_for: the exceptions after which it is not, although ``retry_for`` has them.
         timeout: how long the function may take, in seconds; None: forever.
         unique: see ``Unique``; None: as False, but jobs that tasks add have keys all the same.
         options: options of ADDJOB, named as in ``Client.add``.
@@ -64,7 +72,9 @@ class Definition:
     queue: str
     serializer: Serializer
     retries: int = 5
-    backoff: tuple[float, float] = (1.0, 600.0)
+    backoff: Backoff = DEFAULT_BACKOFF
+    retry_for: tuple[type[BaseException], ...] | None = None
+    never_for: tuple[type[BaseException], ...] = ()
     timeout: float | None = None
     unique: Unique | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -76,9 +86,13 @@ class Definition:
             raise TypeError(f"{self.name} is a generator, whose values would be lost")
         if self.retries < 0:
             raise ValueError(f"retries must be 0 or more, not {self.retries}")
-        shortest, longest = self.backoff
-        if not 0 <= shortest <= longest:
-            raise ValueError(f"backoff must be (shortest, longest) in s, not {self.backoff}")
+        if not callable(self.backoff):
+            shortest, longest = self.backoff
+            if not 0 <= shortest <= longest:
+                raise ValueError(f"backoff must be (shortest, longest) in s, not {self.backoff}")
+        for name, types in (("retry_for", self.retry_for or ()), ("never_for", self.never_for)):
+            if not isinstance(types, tuple) or not all(_is_exception(one) for one in types):
+                raise TypeError(f"{name} must be a tuple of exception classes, not {types!r}")
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"the timeout must be more than 0 seconds, not {self.timeout}")
         if "unique_for" in self.options and not self.unique:
@@ -127,3 +141,7 @@ class Definition:
         call.apply_defaults()
         data = self.serializer.dumps([call.args, sorted(call.kwargs.items())])
         return f"{self.name} {sha256(data).hexdigest()}"
+
+
+def _is_exception(one: object) -> bool:
+    return isinstance(one, type) and issubclass(one, BaseException)

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from disque_trio.client import Client, DisqueError, ReplyError, tracing
-from disque_trio.respclient.randomness import RANDOM
 from disque_trio.tasks import groups, traces
 from disque_trio.tasks.calling import Caller, Quit, Runaway, TimedOut
 from disque_trio.tasks.core import Core
 from disque_trio.tasks.current import CurrentJob, running
-from disque_trio.tasks.definition import Definition
+from disque_trio.tasks.definition import Backoff, Definition
 from disque_trio.tasks.ending import Ended, Ending, Held, Kind
 from disque_trio.tasks.errors import BadJob, Reject, Retry
 from disque_trio.tasks.members import GROUP, behind
@@ -31,6 +30,7 @@ from disque_trio.tasks.messages import (
     result_of,
     split_error,
 )
+from disque_trio.tasks.retrying import is_final, of_job, pause_of
 from disque_trio.tasks.serializers import Serializer
 from disque_trio.tasks.settling import PASSING, Settling
 
@@ -66,6 +66,7 @@ class _Failed(Exception):
     Attributes:
         error: what went wrong.
         trace: the traceback.
+        raised: the exception, for the task's ``backoff``.
         delay: seconds until the next attempt; None: according to the task's ``backoff``.
         final: whether not to try again.
         runaway: whether the function goes on.
@@ -77,6 +78,7 @@ class _Failed(Exception):
         error: str,
         *,
         trace: str = "",
+        raised: BaseException | None = None,
         delay: float | None = None,
         final: bool = False,
         runaway: bool = False,
@@ -85,6 +87,7 @@ class _Failed(Exception):
         super().__init__(error)
         self.error = error
         self.trace = trace
+        self.raised = raised
         self.delay = delay
         self.final = final
         self.runaway = runaway
@@ -130,7 +133,8 @@ class Execution:
             if task == GROUP:
                 ended = await self._collect(job, opened, headers)
             else:
-                ended = await self._run(job, self._known(task, definition), opened, headers)
+                definition = self._known(task, definition, headers)
+                ended = await self._run(job, definition, opened, headers)
         except _Failed as failure:
             trace = failure.trace
             ending = self._failed(job, definition, opened, headers, failure)
@@ -170,11 +174,17 @@ class Execution:
 
         return await self._settle(job, replace(done, send=send))
 
-    def _known(self, task: str, definition: Definition | None) -> Definition:
+    def _known(
+        self, task: str, definition: Definition | None, headers: Mapping[str, str]
+    ) -> Definition:
+        """Return the definition for a job. Raises _Failed."""
         if definition is None:
             name = repr(task) if task else "the job names none"
             raise _Failed(f"unknown task: {name}", final=True)
-        return definition
+        try:
+            return of_job(definition, headers)
+        except BadJob as error:
+            raise _Failed(str(error), final=True) from None
 
     async def _run(
         self, job: Held, definition: Definition, opened: Opened, headers: Mapping[str, str]
@@ -223,7 +233,10 @@ class Execution:
             raise _Failed(f"Reject: {error}".removesuffix(": "), final=True) from None
         except (TimedOut, Runaway) as error:
             runaway = isinstance(error, Runaway)
-            raise _Failed(f"TimeoutError: {error}", runaway=runaway) from None
+            late = TimeoutError(str(error))
+            final = is_final(definition, late)
+            text = describe(late)
+            raise _Failed(text, raised=late, final=final, runaway=runaway) from None
         except Exception as error:
             raised = error.__cause__ if isinstance(error, Quit) else error
             assert raised is not None
@@ -231,7 +244,8 @@ class Execution:
                 processing.failed(raised)
             # Format it here: the logger's form, with all variables, would block the loop too long.
             trace = "".join(traceback.format_exception(raised))
-            raise _Failed(describe(raised), trace=trace) from None
+            final = is_final(definition, raised)
+            raise _Failed(describe(raised), trace=trace, raised=raised, final=final) from None
 
     def _done(
         self,
@@ -302,18 +316,22 @@ class Execution:
         failure: _Failed,
     ) -> Ending:
         """Return what is left to do for a job that failed: it is given back or refused."""
-        reason = reason_of(failure.error)
         # A group has no definition: it is tried until it expires.
-        backoff = (1.0, 60.0) if definition is None else definition.backoff
+        backoff: Backoff = (1.0, 60.0) if definition is None else definition.backoff
         if not failure.final and (definition is None or job.nacks < definition.retries):
-            delay = pause(backoff, job.nacks) if failure.delay is None else failure.delay
-            retried = Ended("runaway" if failure.runaway else "retried", failure.error)
+            delay, wrong = failure.delay, ""
+            if delay is None:
+                delay, wrong = pause_of(backoff, job.nacks, failure.raised or failure)
+            error = f"{failure.error} ({wrong})" if wrong else failure.error
+            reason = reason_of(error)
+            retried = Ended("runaway" if failure.runaway else "retried", error)
 
             async def give_back(job: Held) -> Ended:
                 await job.nack(delay=delay, reason=reason)
                 return retried
 
             return Ending(retried, give_back, len(reason))
+        reason = reason_of(failure.error)
         dead = Ended("runaway" if failure.runaway else "dead", failure.error)
         part = headers.get(PART)
         left = Result(ERROR_TYPE, reason)
@@ -357,13 +375,6 @@ class Execution:
 
     async def _with_client(self, function: Callable[[Client], Awaitable[T]]) -> T:
         return await self._core.link.run(function)
-
-
-def pause(backoff: tuple[float, float], failures: int) -> float:
-    """Return the seconds until the next attempt, after ``failures`` earlier failures."""
-    shortest, longest = backoff
-    wait = min(longest, shortest * 2.0 ** min(failures, 60))
-    return min(longest, wait * RANDOM.uniform(0.75, 1.25))
 
 
 def _opened(job: Held) -> Opened:

@@ -28,7 +28,9 @@ PART = "part"
 """In a member of a group: the queue for its result, its number, and two options of the part's job:
 its retry time in seconds and its number of copies (0: the default)."""
 
-RESERVED = frozenset({CONTENT_TYPE, TASK, THEN, ON_ERROR, REST, PART})
+RESERVED = frozenset(
+    {CONTENT_TYPE, TASK, THEN, ON_ERROR, REST, PART, "task-retries", "task-timeout", "task-backoff"}
+)
 
 MOST_FOLLOWING: Final = 32_768
 """The most bytes of following steps in headers, which may have 65,536 bytes with all others."""

@@ -8,10 +8,10 @@ from uuid import uuid4
 
 from disque_trio.client import Client
 from disque_trio.job_options import JobOptions, ScheduleOptions, check_names, stored
-from disque_trio.tasks import traces
+from disque_trio.tasks import retrying, traces
 from disque_trio.tasks.core import Core, Later
 from disque_trio.tasks.current import current_job
-from disque_trio.tasks.definition import Definition, Unique
+from disque_trio.tasks.definition import Backoff, Definition, Unique
 from disque_trio.tasks.handle import Handle, Handles
 from disque_trio.tasks.messages import RESERVED, Step, encode_arguments
 from disque_trio.tasks.serializers import Serializer
@@ -32,12 +32,19 @@ class Options(JobOptions, total=False):
             a task adds.
         unique_for: seconds to keep the key; by default as long as the job lives.
         headers: the program's own headers.
+        retries, timeout, backoff: in place of the task's; a function for ``backoff`` belongs to
+            the task.
+        redeliver_after: see ``TaskOptions``.
     """
 
     queue: str
     unique: Unique | str
     unique_for: float
     headers: Mapping[str, str]
+    retries: int | None
+    timeout: float | None
+    backoff: tuple[float, float] | None
+    redeliver_after: int
 
 
 class TaskOptions(ScheduleOptions, total=False):
@@ -48,7 +55,15 @@ class TaskOptions(ScheduleOptions, total=False):
         name: the name of the task in jobs; by default the module and name of the function.
         retries: how often a failed job is tried again; by default 5.
         backoff: the shortest and the longest pause before a retry, in seconds; by default 1 and
-            600. Each pause is twice as long as the one before, give or take a quarter.
+            600. Each pause is twice as long as the one before, give or take a quarter. Or a
+            function that returns the pause, called with the number of the attempt that failed (the
+            first is 1) and its exception.
+        retry_for: try again only after these exceptions; after others the job is dead at once.
+        never_for: do not try again after these exceptions, even if ``retry_for`` has them.
+        redeliver_after: seconds after which a node delivers a job again if its worker gives no
+            sign of life; 0: never. By default 30, or a tenth of a short ``ttl``. ADDJOB calls it
+            RETRY.
+        retry: its former name.
         unique: True adds no job while the task has one with the same arguments, and returns that
             job's id instead. A function makes such a key from the arguments. Without it, a job that
             another task adds is not added again when that task is retried; False: it is.
@@ -68,7 +83,10 @@ class TaskOptions(ScheduleOptions, total=False):
     queue: str | None
     name: str | None
     retries: int
-    backoff: tuple[float, float]
+    backoff: Backoff
+    retry_for: tuple[type[BaseException], ...] | None
+    never_for: tuple[type[BaseException], ...]
+    redeliver_after: int
     unique: Unique
     unique_for: float | None
     timeout: float | None
@@ -239,7 +257,7 @@ class Template(Generic[P, R]):
     def options(self, **options: Unpack[Options]) -> "Template[P, R]":
         """Return the template with other options. Raises TypeError for an unknown option."""
         check_names(options, Options.__annotations__)
-        merged: Options = {**self._options, **options}
+        merged = cast(Options, {**self._options, **retrying.renamed(options, 1)})
         return Template(self._core, self._definition, merged, self._then, self._on_error)
 
     def then(self, next: Bound[S]) -> "Template[P, S]":
@@ -296,10 +314,13 @@ class Template(Generic[P, R]):
         unique = merged.pop("unique", definition.unique)
         headers = merged.pop("headers", {})
         kept = merged.pop("unique_for", None)
+        per_call = {name: merged.pop(name) for name in retrying.OPTIONS.keys() & merged.keys()}
         if RESERVED & headers.keys():
             raise ValueError(f"these headers are reserved: {', '.join(sorted(RESERVED))}")
         if not all(isinstance(text, str) for pair in headers.items() for text in pair):
             raise TypeError(f"names and values of headers must be str: {headers!r}")
+        if per_call:
+            headers = {**headers, **retrying.headers_of(per_call)}
         said = stored(cast(JobOptions, merged))
         if "at" in said:
             said.pop("delay", None)

@@ -1,5 +1,6 @@
 """A held job without a node."""
 
+from collections.abc import Mapping
 from typing import Any
 from weakref import WeakSet
 
@@ -43,6 +44,7 @@ class FakeJob:
         nacks: int = 0,
         additional_deliveries: int = 0,
         failure: Exception | None = None,
+        headers: Mapping[str, str] = {},
         node: FakeNode | None = None,
     ) -> None:
         self.node = node or FakeNode()
@@ -52,6 +54,7 @@ class FakeJob:
         pairs = [("content-type", content_type.encode())]
         if task is not None:
             pairs.append(("task", task.encode()))
+        pairs += [(name, value.encode()) for name, value in headers.items()]
         self.header_pairs = tuple(pairs)
         self.nacks = nacks
         self.additional_deliveries = additional_deliveries

@@ -33,45 +33,45 @@ async def opened(name):
     while not (HERE / name).exists():
         await trio.sleep(0.01)
 
-@app.task(name="quick", queue="mail", retry=30)
+@app.task(name="quick", queue="mail", redeliver_after=30)
 def quick(n):
     note("quick", n, VERSION)
 
-@app.task(name="gate", queue="mail", retry=30)
+@app.task(name="gate", queue="mail", redeliver_after=30)
 async def gate(name):
     note("begun", name)
     await opened(name)
     note("ended", name)
 
-@app.task(name="spin", queue="mail", timeout=0.3, retries=0, backoff=(60, 60), retry=30)
+@app.task(name="spin", queue="mail", timeout=0.3, retries=0, backoff=(60, 60), redeliver_after=30)
 def spin():
     note("spin")
     time.sleep(60)
 
-@app.task(name="block", queue="mail", timeout=0.3, retry=30)
+@app.task(name="block", queue="mail", timeout=0.3, redeliver_after=30)
 async def block():
     note("block")
     if not (HERE / "blocked").exists():
         (HERE / "blocked").touch()
         time.sleep(60)
 
-@app.task(name="die", queue="mail", retry=30)
+@app.task(name="die", queue="mail", redeliver_after=30)
 def die(times):
     note("die")
     if len((HERE / "notes").read_text().split("die")) <= times + 1:
         os._exit(3)
     note("lives")
 
-@app.task(name="grow", queue="mail", retry=30)
+@app.task(name="grow", queue="mail", redeliver_after=30)
 def grow(megabytes):
     app.kept = bytearray(megabytes << 20)
     note("grown")
 
-@app.task(name="sms", queue="sms", retry=30)
+@app.task(name="sms", queue="sms", redeliver_after=30)
 def sms(n):
     note("sms", n)
 
-@app.task(name="some", queue="mail", retry=3, retries=100)
+@app.task(name="some", queue="mail", redeliver_after=3, retries=100)
 async def some(n, seconds=0.02):
     note("begun", n, time.time())
     await trio.sleep(seconds)

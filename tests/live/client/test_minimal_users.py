@@ -138,7 +138,7 @@ def test_tasks_are_added_and_run_with_the_roles(house: House) -> None:
                 raise ValueError("negative")
             return 2 * n
 
-        task = app.task(queue="mail.in", name="double", retry=2, retries=0)(double)
+        task = app.task(queue="mail.in", name="double", redeliver_after=2, retries=0)(double)
         with working_thread(app):
             assert task.add(4).get(timeout=HANG_SECONDS) == 8
             task.add(-1)

@@ -32,8 +32,8 @@ def test_a_group_ends_even_if_the_node_of_its_worker_is_killed(cluster: ClusterF
             return sum(values)
 
         for app in (worker, producer):
-            parts = app.task(queue="q", name="part", retry=2, retries=0)(part)
-            totals = app.task(queue="q", name="total", retry=2)(total)
+            parts = app.task(queue="q", name="part", redeliver_after=2, retries=0)(part)
+            totals = app.task(queue="q", name="total", redeliver_after=2)(total)
         with working_thread(worker):
             members = [parts.bind(n) for n in range(30)]
             handle = producer.group(members, totals.bind())
@@ -63,13 +63,13 @@ def test_a_group_ends_although_all_nodes_were_restarted_and_forgot_its_members(
     app = Disque("disque://" + ",".join(f"{node.host}:{node.port}" for node in nodes))
     with app:
 
-        @app.task(queue="q", retry=20)
+        @app.task(queue="q", redeliver_after=20)
         def part(n: int) -> int:
             assert n < 2 or go_on.wait(HANG_SECONDS)
             ended.append(n)
             return n
 
-        @app.task(queue="q", retry=20)
+        @app.task(queue="q", redeliver_after=20)
         def total(values: list[int]) -> int:
             totals.append(sum(values))
             return totals[-1]

@@ -97,8 +97,8 @@ def test_an_added_job_has_arguments_options_and_headers(app: Disque) -> None:
         ({"ttl": 3600}, 30),
         ({"ttl": 100}, 10),
         ({"ttl": 9}, 1),
-        ({"retry": 0}, 0),
-        ({"retry": 400}, 400),
+        ({"redeliver_after": 0}, 0),
+        ({"redeliver_after": 400}, 400),
     ],
 )
 def test_jobs_have_a_short_retry_time_unless_the_program_gives_one(

@@ -82,6 +82,10 @@ class NodeState:
             return "leaving" if self.leaving else "here"
         return "away" if self.problem else "connecting"
 
+    def rate(self, name: str) -> float | None:
+        """How much a counter grows in a second, if that is known."""
+        return self.counters.rates.get(name)
+
     def number(self, name: str) -> int:
         """A field of INFO; 0 if it is missing or not a number."""
         try:

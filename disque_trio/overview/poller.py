@@ -123,8 +123,11 @@ class Poller:
 
         Raises:
             ProtocolError: it is not a Disque node.
+            ConnectionLost: it is not the one that is meant.
         """
         told = parse_hello(hello, connection.address)
+        if _is_sibling(hello, connection.address):
+            raise ConnectionLost("another process of its server answers there")
         address, now = str(connection.address), time.time()
         twin = self.cluster.nodes.by_id(told.node_id)
         if twin is not None and twin.here and twin.address != address:
@@ -314,6 +317,15 @@ class _Visit:
             self._refused = self._refused or next(refused, "")
             return answers
         raise ConnectionLost(f"no reply within {PATIENCE:g} s")
+
+
+def _is_sibling(hello: Any, used: Address) -> bool:
+    """Whether not the process that has the address ``used`` for its own has replied, but another
+    one, since it serves the port of the first as well."""
+    _, id, *entries = hello
+    own = [(ip, int(port)) for node, ip, port, _ in entries if node == id]
+    others = [(ip, int(port)) for node, ip, port, _ in entries if node != id]
+    return any((ip, used.port) in others and port != used.port for ip, port in own)
 
 
 def _alive(answers: list[Reply]) -> list[Reply]:

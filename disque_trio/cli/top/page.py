@@ -7,6 +7,7 @@ from disque_trio import humanize
 from disque_trio.cli.top.cells import fit, wrap
 from disque_trio.cli.top.view import View
 from disque_trio.overview.cluster import Cluster
+from disque_trio.overview.groups import groups
 from disque_trio.overview.names import shown
 from disque_trio.overview.nodes import NodeState
 from disque_trio.overview.queues import QueueRow
@@ -111,11 +112,14 @@ def head(cluster: Cluster) -> list[str]:
     """The figures of the whole cluster."""
     nodes, queues = cluster.nodes, cluster.queues
     states = nodes.all()
-    here = sum(state.here for state in states)
-    parts = [f"{humanize.counted(here, 'node')} up"]
+    together = groups(states)
+    parts = [f"{humanize.counted(sum(bool(node.here) for node in together), 'node')} up"]
     for status, word in (("leaving",) * 2, ("away", "unreachable"), ("connecting",) * 2):
-        count = sum(state.status == status for state in states)
+        count = sum(node.status == status for node in together)
         parts += [f"{count} {word}"] if count else []
+    count = sum(node.count for node in together)
+    if count > len(together):
+        parts.append(f"{sum(state.here for state in states)} of {count} processes")
     reading = any(state.here and not state.rounds for state in states)
     parts.append(humanize.counted(len(queues), "queue"))
     parts += ["still reading"] if reading else []

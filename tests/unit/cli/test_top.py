@@ -77,6 +77,21 @@ def test_an_unreachable_node_is_reported_and_the_rest_is_shown() -> None:
     assert any(line.endswith("mail") for line in lines)
 
 
+def test_processes_of_a_server_are_one_node() -> None:
+    known = cluster("mail")
+    known.nodes.responded(B, "b" * 40, 100.0)
+    lines = {f"process{n}": f"state=up,id={id * 40},address=" for n, id in enumerate("ab")}
+    for address in (A, B):
+        state = known.nodes.get(address)
+        assert state is not None
+        state.info = lines
+    known.lost(B, "timed out", 140.0)
+    head = " ".join(texts(known))
+    assert "1 node up" in head
+    assert "1 of 2 processes" in head
+    assert "   1 unreachable" not in head
+
+
 def test_many_problems_leave_room_for_queues() -> None:
     known = cluster("mail")
     for number in range(30):

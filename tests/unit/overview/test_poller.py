@@ -1,7 +1,7 @@
 """The poller of the nodes, with scripted connections."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import trio
@@ -20,6 +20,8 @@ A, B = Address("127.0.0.1", 7711), Address("127.0.0.2", 7711)
 
 class Connection:
     """A connection to a node with one queue. Replies are there at once."""
+
+    hello: ClassVar[Any] = [1, ID, [ID, b"127.0.0.1", b"7711", b"1"]]
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -42,7 +44,7 @@ class Connection:
         if command == "JSCAN":
             return [b"0", [[b"q", 1, 2, 3]]]
         return {
-            "HELLO": [1, ID, [ID, b"127.0.0.1", b"7711", b"1"]],
+            "HELLO": self.hello,
             "INFO": b"registered_jobs:7\r\n",
             "CLUSTER": b"",
             "QGET": [],
@@ -281,3 +283,17 @@ async def test_a_seed_that_was_forgotten_is_shown_again_when_it_returns(
         nursery.start_soon(forget)
         await world.run()
     assert shown == [[str(A), str(B)], [str(A)], [str(A), str(B)]]
+
+
+async def test_a_process_whose_port_another_one_serves_meanwhile_is_unreachable(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    first = [b"b" * 40, b"127.0.0.1", b"7711", b"1"]
+    second = [ID, b"127.0.0.1", b"7712", b"1"]
+    monkeypatch.setattr(Connection, "hello", [1, ID, first, second])
+    world = polling(monkeypatch, World(Node()))
+    await world.run()
+    state = world.cluster.nodes.get(str(A))
+    assert state is not None
+    assert (state.id, state.status) == ("", "away")
+    assert "another process" in state.problem

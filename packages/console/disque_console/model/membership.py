@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from disque_trio.overview.groups import CountedNode, Sibling
 from disque_trio.overview.nodes import NodeState, PeerView
 
 ABOUT_ITSELF: Final = frozenset({"myself", "leaving"})
@@ -57,6 +58,44 @@ class Member:
     def seen_by(self, address: str) -> PeerView | None:
         """How the node at this address sees it."""
         return next((view.line for view in self.views if view.by == address), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """The members that are one node to people.
+
+    Attributes:
+        group: their sums; None if only other nodes know them.
+        members: one for each process, as far as known.
+    """
+
+    group: CountedNode | None
+    members: Sequence[Member]
+
+    @property
+    def name(self) -> str:
+        """The address of the node."""
+        return self.members[0].address if self.group is None else self.group.name
+
+    @property
+    def unknown(self) -> Sequence[Sibling]:
+        """Processes that are no members."""
+        known = {member.id for member in self.members}
+        return [one for one in self.group.absent if one.id not in known] if self.group else []
+
+
+def together(found: Iterable[Member], known: Iterable[CountedNode]) -> list[Together]:
+    """``found`` by node."""
+    left = list(found)
+    nodes = []
+    for group in known:
+        ids = {state.id for state in group.states} | {one.id for one in group.absent}
+        places = {state.address for state in group.states}
+        own = [member for member in left if member.address in places or (member.id or None) in ids]
+        left = [member for member in left if member not in own]
+        nodes.append(Together(group, own))
+    nodes += [Together(None, [member]) for member in left]
+    return sorted(nodes, key=lambda node: node.name)
 
 
 def members(states: Iterable[NodeState]) -> list[Member]:

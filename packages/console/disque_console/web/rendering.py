@@ -18,6 +18,7 @@ from disque_console.web.headers import cookies_of
 from disque_console.web.pages import PAGES, Page
 from disque_console.web.visit import Shown, Visit
 from disque_trio import humanize
+from disque_trio.overview.groups import groups
 from disque_trio.overview.names import quoted, shown
 from disque_trio.version import VERSION
 
@@ -153,6 +154,7 @@ class Rendering:
     def _values(self, visit: Visit, values: Mapping[str, Any], page: Page | None) -> dict[str, Any]:
         theme = cookies_of(visit.request.headers).get(THEME_COOKIE, "system")
         nodes = self._console.cluster.nodes
+        together = groups(nodes.all())
         return {
             "layout": "base.html",
             "visit": visit,
@@ -163,9 +165,10 @@ class Rendering:
             "theme": theme if theme in THEMES else "system",
             "note": None,
             "logins": self._console.accounts.wanted,
-            "away": [state for state in nodes.all() if not state.here],
+            "away": [node for node in together if not node.here],
+            "partly": [node for node in together if node.status == "partly"],
             "apart": nodes.apart,
-            "node_count": len(nodes),
+            "node_count": len(together),
             **values,
         }
 

@@ -12,9 +12,10 @@ from packages.console.tests.support.browser import Browser, browser
 from packages.console.tests.support.console import ConsoleProcess, Visitor, console
 from tests.support.harness import LiveNode
 from tests.support.live_helpers import session_node, shared_node, start_node
+from tests.support.several import several
 from tests.support.tls_front import certificates
 
-__all__ = ["browser", "certificates", "session_node", "shared_node"]
+__all__ = ["browser", "certificates", "session_node", "several", "shared_node"]
 
 PASSWORD = "pass word ü"
 ROLES = ("viewer", "operator", "admin")

@@ -4,8 +4,9 @@ import pytest
 
 from disque_console.model.action import Form, Where
 from disque_console.model.actions import ACTIONS
-from disque_console.model.membership import members
+from disque_console.model.membership import members, together
 from disque_console.model.roles import Role
+from disque_trio.overview.groups import groups
 from disque_trio.overview.names import quoted
 from disque_trio.overview.nodes import Nodes
 
@@ -45,6 +46,21 @@ def test_links_and_flags_are_what_those_that_answer_say_of_the_others() -> None:
     assert not seen.connected
     assert c.seen_by(C) is None
     assert (d.id, d.address, d.state, d.flags) == (IDS[D], D, None, {"handshake": [A]})
+
+
+def test_processes_of_a_server_are_one_node_and_nodes_that_only_others_know_stay_alone() -> None:
+    nodes = three()
+    lines = {f"process{n}": f"state=up,id={IDS[at]},address={at}" for n, at in enumerate((B, A))}
+    for address in (A, B):
+        state = nodes.get(address)
+        assert state is not None
+        state.info = {**lines, "process2": "state=down,id=,address="}
+    both, c, d = together(members(nodes.all()), groups(nodes.all()))
+    assert both.name == B
+    assert {member.address for member in both.members} == {A, B}
+    assert [one.number for one in both.unknown] == [2]
+    assert [member.address for member in (*c.members, *d.members)] == [C, D]
+    assert d.group is None
 
 
 def test_a_node_that_is_forgotten_is_not_told_so_itself() -> None:

@@ -5,6 +5,7 @@ from typing import Final
 from disque_console.web.charts import Line, chart
 from disque_console.web.visit import Shown, Visit
 from disque_trio import humanize
+from disque_trio.overview.groups import groups
 from disque_trio.overview.nodes import COUNTED
 
 RATES: Final = tuple(Line(name, name) for name in COUNTED)
@@ -26,7 +27,7 @@ async def view(visit: Visit) -> Shown:
             "oldest": oldest[0] if oldest and oldest[0].oldest else None,
             "longest": [row for row in longest if row.length],
             "queue_count": len(cluster.queues),
-            "nodes": cluster.nodes.all(),
+            "nodes": groups(cluster.nodes.all()),
             "lines": RATES,
             "throughput": chart(
                 cluster.history, RATES, visit.now, "Jobs per second in the last hour"

@@ -112,14 +112,18 @@ class Commands:
         changes = requests.options(BODY=body, DELAY=wait, TTL=ttl, RETRY=retry, QUEUE=queue)
         await self._about(id, "UPDATEJOB", id, *changes)
 
-    async def working(self, id: str) -> int:
+    async def working(self, id: str, progress: tuple[float, Name] | None = None) -> int:
         """Postpone the job's next delivery (WORKING) and return its retry time in seconds.
+
+        Args:
+            progress: how far the job is, from 0 to 1, and a text of at most 200 bytes, which SHOW
+                reports; None: as said before.
 
         Raises:
             NoJobError: the node does not know the job.
             TooLateError: half of the job's TTL is over.
         """
-        return integer(await self._about(id, "WORKING", id))
+        return integer(await self._about(id, *requests.working(id, progress)))
 
     async def enqueue(self, *ids: str) -> int:
         """Queue jobs now (ENQUEUE) and return how many were queued."""

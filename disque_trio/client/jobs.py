@@ -6,12 +6,13 @@ keeps from being delivered again) and ``Jobs``, the loop over held jobs.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 from disque_trio.client import requests, tracing
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
 from disque_trio.resp.command import Argument
+from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.consumer import DeliveryLoop
 from disque_trio.respclient.delivery import Delivery
@@ -22,12 +23,16 @@ from disque_trio.respclient.errors import (
     JobCancelledError,
     LeavingError,
     NoJobError,
+    ReplyError,
     TooLateError,
 )
 from disque_trio.respclient.values import Name
 
 HEARTBEAT_GRACE = 0.05
 """Seconds before the first WORKING. A handler that finishes sooner costs no extra command."""
+
+_PAUSE: Final = 0.1  # s between two WORKING that say how far the job is
+_MOST_PROGRESS: Final = 200  # bytes of the text of that
 
 HEARTBEAT_FRACTION = 0.5
 """The fraction of the job's retry time that passes between two WORKING commands."""
@@ -175,6 +180,9 @@ class HeldJob(JobFields, Delivery):
         self._job = job
         self._origin = origin
         self.goes_on = False
+        self._unsaid: tuple[float, str] | None = None  # of ``progress``
+        self._say_at = 0.0  # when something may be said again
+        self._at_most_once = False
         self._outcome = "release"
         self._reason: Name | None = None
         # The task that will process the job creates this object.
@@ -265,6 +273,32 @@ class HeldJob(JobFields, Delivery):
         self._outcome, self._reason = "dead", reason
         await self._settle(lambda: self._send(command), back=True)
 
+    def progress(self, fraction: float, text: str = "") -> None:
+        """Say how far the job is, for whoever looks at it with SHOW while this client has it.
+
+        The last one that was said is sent soon, with the next WORKING. May be called in any thread.
+
+        Args:
+            fraction: from 0 to 1.
+            text: what is sent of it are 200 bytes.
+
+        Raises:
+            ValueError: ``fraction`` is not from 0 to 1.
+        """
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"progress must be from 0 to 1, not {fraction}")
+        cut = text.encode("utf-8", "replace")[:_MOST_PROGRESS].decode("utf-8", "ignore")
+        if self.in_flight is not None:
+            self.in_flight.soon(lambda: self._say(fraction, cut))
+
+    def _say(self, fraction: float, text: str) -> None:
+        self._unsaid = (fraction, text)
+        if not self._settled:
+            within = max(0.0, self._say_at - library().current_time())
+            self.hurry(within)
+            if self._at_most_once and self._turn is None:
+                self._beat_after(within)  # nothing else is planned
+
     def release(self) -> None:
         """Send nothing more for the job.
 
@@ -291,8 +325,15 @@ class HeldJob(JobFields, Delivery):
         await (self.ack() if self.processed else self.nack())
 
     async def _heartbeat(self) -> float | None:
+        said, self._unsaid = self._unsaid, None
+        self._say_at = library().current_time() + _PAUSE
         try:
-            retry = await self._working()
+            try:
+                retry = await self._working(said)
+            except ReplyError as error:
+                if said is None or error.code != "ERR":
+                    raise
+                retry = await self._working()  # it is a node that knows no progress
         except (TooLateError, NoJobError, AckedError, JobCancelledError):
             self._lost = True
             return None
@@ -301,17 +342,21 @@ class HeldJob(JobFields, Delivery):
         except DisqueError:
             return None
         # A job with a retry time of 0 is never delivered again.
+        self._at_most_once = retry == 0
+        if self._unsaid is not None:
+            return _PAUSE
         return retry * HEARTBEAT_FRACTION if isinstance(retry, int) and retry > 0 else None
 
-    async def _working(self) -> Reply:
+    async def _working(self, progress: tuple[float, str] | None = None) -> Reply:
+        command = requests.working(self.id, progress)
         if self._origin is not None:
             try:
                 # A NACK will be sent on this connection, too. From another connection, WORKING
                 # could arrive after the NACK and take the job back out of its queue.
-                return await self._origin.execute("WORKING", self.id)
+                return await self._origin.execute(*command)
             except ConnectionLost:
                 pass
-        return await self._control(["WORKING", self.id])
+        return await self._control(command)
 
     async def _send(self, *commands: list[Argument]) -> list[Reply]:
         """Send commands, the last of which ends the job's delivery, and return the replies.

@@ -80,6 +80,14 @@ def nack(ids: Sequence[str], delay: float | None, reason: Name | None) -> list[A
     return ["NACK", *ids, *options(DELAY=wait, REASON=reason)]
 
 
+def working(id: str, progress: tuple[float, Name] | None = None) -> list[Argument]:
+    """Return the arguments of WORKING; see ``Client.working``."""
+    if progress is None:
+        return ["WORKING", id]
+    fraction, text = progress
+    return ["WORKING", id, "PROGRESS", f"{fraction:.4g}", text]
+
+
 def dead(ids: Sequence[str], reason: Name | None) -> list[Argument]:
     """Return the arguments of the NACK that turns jobs into dead letters."""
     return ["NACK", *ids, "DEAD", *options(REASON=reason)]

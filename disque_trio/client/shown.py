@@ -40,6 +40,8 @@ class ShownJob:
     unique_key: str = field(default="", metadata=_FACT)
     added_to: str = field(default="", metadata=_FACT)
     attempts: int | None = None
+    progress: str = field(default="", metadata=_FACT)
+    progress_text: str = field(default="", metadata=_FACT)
     last_reason: str = field(default="", metadata=_FACT)
     dead_from: str | None = None
     dead_why: str = ""

@@ -123,11 +123,11 @@ class Delivery(ABC):
         self.detached = True
         self.in_flight.serve(source)
 
-    def hurry(self) -> None:
-        """Send the next heartbeat now, unless one is in progress."""
+    def hurry(self, within: float = 0) -> None:
+        """Send the next heartbeat in ``within`` seconds, unless one is in progress."""
         if self._turn is not None:
             self._drop_turn()
-            self._beat_after(0)
+            self._beat_after(within)
 
     def end(self) -> None:
         """Send nothing more for this delivery: it was settled, or could not be."""
@@ -301,6 +301,13 @@ class InFlight:
         with library().CancelScope(shield=True):
             await finished.wait()
 
+    def soon(self, function: Callable[[], object]) -> None:
+        """Call a function in the client's loop, unless that has ended. Safe to call anywhere."""
+        try:
+            self._token.run_sync_soon(function)
+        except trio.RunFinishedError:
+            pass
+
     def abandon(
         self, deliveries: Iterable[Delivery], leave: Callable[[], object] | None = None
     ) -> None:
@@ -314,10 +321,7 @@ class InFlight:
             if left:
                 self._nursery.start_soon(self.finish, left)
 
-        try:
-            self._token.run_sync_soon(start)
-        except trio.RunFinishedError:
-            pass
+        self.soon(start)
 
     async def close(self) -> None:
         """Settle all deliveries and close all sources."""

@@ -8,7 +8,7 @@ from disque_trio.tasks.composing import WorkflowOptions, chain, group
 from disque_trio.tasks.current import CurrentJob, current_job
 from disque_trio.tasks.errors import Reject, ResultGone, Retry, TaskFailed
 from disque_trio.tasks.handle import Handle, Handles, State
-from disque_trio.tasks.looking import WorkflowStatus
+from disque_trio.tasks.looking import TaskProgress, WorkflowStatus
 from disque_trio.tasks.serializers import Serializer
 from disque_trio.tasks.template import AsyncTask, Bound, Options, Task, TaskOptions, Template
 from disque_trio.tasks.testing import Added, Jobs
@@ -32,6 +32,7 @@ __all__ = [
     "Task",
     "TaskFailed",
     "TaskOptions",
+    "TaskProgress",
     "Template",
     "WorkflowOptions",
     "WorkflowStatus",

@@ -26,6 +26,8 @@ class Losable(Protocol):
     @property
     def letter(self) -> Letter | None: ...
 
+    def progress(self, fraction: float, text: str = "") -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class CurrentJob:
@@ -54,6 +56,22 @@ class CurrentJob:
     def lost(self) -> bool:
         """Whether somebody else may have the job: it was cancelled, or half of its TTL is over."""
         return self._job.lost
+
+    def progress(self, fraction: float, text: str = "") -> None:
+        """Say how far the task is: ``current_job().progress(0.4, "page 4 of 10")``, for
+        ``Handle.progress`` and the console.
+
+        This only notes it, also in an ``async`` task: the last one is sent soon, ten times a second
+        at most.
+
+        Args:
+            fraction: from 0 to 1.
+            text: at most 200 bytes of it are sent.
+
+        Raises:
+            ValueError: ``fraction`` is not from 0 to 1.
+        """
+        self._job.progress(fraction, text)
 
     def key_for(self, step: Step) -> str:
         """Return the key of a job that the task adds, which it has again when the task is retried

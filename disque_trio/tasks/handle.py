@@ -9,7 +9,16 @@ from disque_trio.client.replies import Outcome
 from disque_trio.respclient.foreign import in_async
 from disque_trio.tasks.core import Core, Later
 from disque_trio.tasks.errors import ResultGone, TaskFailed
-from disque_trio.tasks.looking import AT_ONCE, MOST_IDS, WorkflowStatus, last_of, status, why
+from disque_trio.tasks.looking import (
+    AT_ONCE,
+    MOST_IDS,
+    TaskProgress,
+    WorkflowStatus,
+    last_of,
+    progress,
+    status,
+    why,
+)
 from disque_trio.tasks.messages import ERROR_TYPE, Result, split_error
 from disque_trio.tasks.serializers import Serializers
 
@@ -105,6 +114,20 @@ class Handle(Generic[R]):
         """Like ``status``, for threads. Raises DisqueError, and RuntimeError in a task."""
         _only_in_threads("status")
         return self._core.link.run_sync(self._status)
+
+    async def progress(self) -> TaskProgress | None:
+        """Return what the task has said with ``CurrentJob.progress``; None: nothing, or it does not
+        run. In a chain, this is the task that runs. Raises DisqueError."""
+        await self
+        return await self._core.link.run(self._progress)
+
+    def get_progress(self) -> TaskProgress | None:
+        """Like ``progress``, for threads. Raises DisqueError, and RuntimeError in a task."""
+        _only_in_threads("progress")
+        return self._core.link.run_sync(self._progress)
+
+    async def _progress(self, client: Client) -> TaskProgress | None:
+        return await progress(client, self._core.elsewhere, self.id)
 
     async def _status(self, client: Client) -> WorkflowStatus | None:
         return await status(client, self._core.elsewhere, self.id)

@@ -47,6 +47,19 @@ class WorkflowStatus:
         return self.total - self.done - len(self.failed)
 
 
+@dataclass(frozen=True, slots=True)
+class TaskProgress:
+    """How far a task is, as it says itself.
+
+    Attributes:
+        fraction: from 0 to 1.
+        text: what it says about that.
+    """
+
+    fraction: float
+    text: str = ""
+
+
 async def last_of(client: Client, ids: Sequence[str], seconds: float) -> list[Outcome]:
     """Return what became of jobs, or of the last ones known to follow them, within ``seconds`` for
     each thousand of these."""
@@ -125,6 +138,22 @@ async def status(client: Client, elsewhere: Elsewhere, id: str) -> WorkflowStatu
             if job is None or dict(job.header_pairs).get(TASK) != GROUP:
                 return found
             return await _of_members(client, job)
+
+
+async def progress(client: Client, elsewhere: Elsewhere, id: str) -> TaskProgress | None:
+    """Return how far the task of the job ``id`` is, or of the one that follows it now. None: it has
+    said nothing, or does not run. A group that is at work says how many members have ended."""
+    [outcome] = await last_of(client, [id], AT_ONCE)
+    if outcome.state != "pending":
+        return None
+    job = await shown(client, elsewhere, outcome.id, but="progress")
+    if job is None:
+        return None
+    if dict(job.header_pairs).get(TASK) == GROUP:
+        found = await _of_members(client, job)
+        ended = found.total - found.pending
+        return TaskProgress(ended / found.total, f"{ended} of {found.total}")
+    return TaskProgress(float(job.progress), job.progress_text) if job.progress else None
 
 
 def _ended(members: str) -> WorkflowStatus:

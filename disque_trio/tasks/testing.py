@@ -46,6 +46,7 @@ class Added:
         headers: the headers, by name.
         options: the options of ADDJOB, named as in ``Client.add``, such as ``delay``.
         attempts: how often the job was run.
+        progress: how far it was, as it said with ``CurrentJob.progress``.
         delays: the pauses between attempts, in seconds.
         state: the state, as WAITJOB reports it.
         error: what went wrong in the end; empty if nothing did.
@@ -60,6 +61,7 @@ class Added:
     headers: dict[str, str]
     options: dict[str, Any]
     attempts: int = 0
+    progress: list[tuple[float, str]] = field(default_factory=list)
     delays: list[float] = field(default_factory=list)
     state: str = "pending"
     error: str = ""
@@ -119,6 +121,9 @@ class _Record:
 
     async def dead(self, *, reason: Name | None = None) -> None:
         self.shown.state = "dead"
+
+    def progress(self, fraction: float, text: str = "") -> None:
+        self.shown.progress.append((fraction, text))
 
     def detach(self, source: Source) -> None: ...
 
@@ -253,7 +258,9 @@ class _Nodes:
         """Return the job or the dead letter with this id."""
         if (one := self._records.get(id)) is not None and one.shown.state == "pending":
             pairs = [text for name, value in one.header_pairs for text in (name, value.decode())]
-            return {"id": id, "body": one.body, "headers": pairs}
+            said = one.shown.progress[-1:]
+            about = {"progress": str(said[0][0]), "progress-text": said[0][1]} if said else {}
+            return {"id": id, "body": one.body, "headers": pairs, **about}
         for record in self._records.values():
             if record.shown.state == "dead" and letter_id(record.id) == id:
                 return {"dead-why": "refused", "dead-reason": record.shown.error}

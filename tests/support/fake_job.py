@@ -76,6 +76,9 @@ class FakeJob:
             raise self._failure
         self.settled = ("dead", reason)
 
+    def progress(self, fraction: float, text: str = "") -> None:
+        self.said = (fraction, text)
+
     def detach(self, source: Source) -> None:
         if source not in _served:
             _served.add(source)

@@ -43,6 +43,7 @@ WAITJOB 0 $mine $other
 NACK $mine $other DELAY 1 REASON DEAD
 NACK $mine DEAD REASON text
 WORKING $mine
+WORKING $mine PROGRESS 1 text
 ENQUEUE $mine $other
 PROMOTE $mine $other
 DEQUEUE $mine $other

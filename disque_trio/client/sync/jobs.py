@@ -68,6 +68,10 @@ class HeldJob(jobs.JobFields, Blocking[jobs.HeldJob]):
     dead: Final = blocking(jobs.HeldJob.dead)
     requeue: Final = blocking(jobs.HeldJob.requeue)
 
+    def progress(self, fraction: float, text: str = "") -> None:
+        """Say how far the job is; see ``disque_trio.client.HeldJob``."""
+        self._job.progress(fraction, text)
+
     def release(self) -> None:
         """Send nothing more for the job.
 

@@ -49,6 +49,8 @@ from disque_trio.respserver.commands.arguments import SYNTAX, parse_timeout
 
 MOST_TAKEN: Final = 4 << 20  # bytes of bodies for one GETJOB, plus what is taken at once
 
+MOST_PROGRESS: Final = 200  # bytes of the text with which a worker says how far it is
+
 _CANCELLED: Final = "CANCELLED Job was cancelled, it will not be delivered again."
 
 
@@ -455,7 +457,9 @@ def _dequeue(node: Node, ids: list[bytes]) -> int:
 
 
 def working(node: Node, client: Client, args: list[bytes]) -> None:
-    """WORKING id: postpone the next delivery by the retry time; returns that time in s."""
+    """WORKING id: postpone the next delivery by the retry time; returns that time in s. PROGRESS:
+    how far the worker is, for SHOW."""
+    progress = _progress_of(args) if len(args) > 2 else b""
     job = find_job(node, args[1])
     if job is None:
         if node.store.outcomes.is_cancelled(args[1]):
@@ -473,7 +477,23 @@ def working(node: Node, client: Client, args: list[bytes]) -> None:
             "the next delivery."
         )
     node.consumers.keep(job)
-    client.out.append(integer(node.requeue.work_on(job)))
+    client.out.append(integer(node.requeue.work_on(job, progress)))
+
+
+def _progress_of(args: list[bytes]) -> bytes:
+    """Read PROGRESS as ``Taking`` has it. WORKING comes often, so it is read without the syntax."""
+    if len(args) != 5 or args[2].lower() != b"progress":
+        raise CommandError(SYNTAX)
+    text = args[4]
+    if len(text) > MOST_PROGRESS:
+        raise CommandError(f"ERR the text of PROGRESS has {MOST_PROGRESS} bytes at most")
+    try:
+        fraction = float(args[3])
+    except ValueError:
+        fraction = -1.0
+    if not 0 <= fraction <= 1:
+        raise CommandError("ERR PROGRESS must be a number from 0 to 1")
+    return b"%b %b" % (f"{fraction:.4g}".encode(), text)
 
 
 def show(node: Node, client: Client, args: list[bytes]) -> None:
@@ -526,7 +546,13 @@ def describe(node: Node, job: Job, limit: int | None = None) -> list[Value]:
     ]  # fmt: skip
     fields += describe_priority(job)
     trailer = node.store.trailers.of(job)
-    return fields if trailer is None else fields + describe_trailer(trailer)
+    if trailer is not None:
+        fields += describe_trailer(trailer)
+    taking = job.taking
+    if taking is not None and taking.progress and is_delivered(job):
+        fraction, _, text = taking.progress.partition(b" ")
+        fields += [b"progress", fraction, b"progress-text", text]
+    return fields
 
 
 def loadjob(node: Node, client: Client, args: list[bytes]) -> None:

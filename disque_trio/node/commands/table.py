@@ -104,7 +104,7 @@ def _commands() -> list[Command[Node]]:
         Command("nack", -1, "write denyoom fast", dead_letters.nack, _NACK,
                 "Hand back unprocessed jobs: they are queued again, or given up.", "jobs",
                 needs={"id": taken}, values=dead_letters.NACK),
-        Command("working", 2, "write fast", jobs.working, "id",
+        Command("working", -2, "write fast", jobs.working, "id [PROGRESS fraction text]",
                 "Postpone the next delivery of a job by its retry time.", "jobs",
                 needs={"id": taken}),
         Command("enqueue", -1, "write denyoom fast", jobs.enqueue, _IDS,

@@ -3,7 +3,17 @@
 import threading
 from typing import Any
 
-from disque_trio.tasks import Disque, Handle, WorkflowStatus, chain, group
+import trio
+
+from disque_trio.tasks import (
+    Disque,
+    Handle,
+    TaskProgress,
+    WorkflowStatus,
+    chain,
+    current_job,
+    group,
+)
 from tests.support.harness import HANG_SECONDS, ClusterFactory, LiveNode, wait_until
 from tests.support.task_worker import working_thread
 
@@ -90,6 +100,43 @@ def test_a_retried_task_adds_nothing_twice(node: LiveNode) -> None:
         with working_thread(app):
             assert parent.add().get(timeout=HANG_SECONDS) == "['a', 'b', 'b', ['c']]"
     assert sorted(runs) == ["a", "b", "b", "c", *["parent"] * 3]
+
+
+def test_any_node_says_how_far_a_task_is(cluster: ClusterFactory) -> None:
+    nodes = cluster(2)
+    go_on = threading.Event()
+    with Disque(url(nodes[0])) as app:
+
+        def work() -> int:
+            job = current_job()
+            assert job is not None
+            for page in range(1001):
+                job.progress(page / 1000, f"page {page}")
+            assert go_on.wait(HANG_SECONDS)
+            job.progress(1, "saved")
+            return 1
+
+        async def work_in_loop() -> int:
+            return work() if go_on.is_set() else await trio.to_thread.run_sync(work)
+
+        @app.task(queue="q", redeliver_after=0, replicate=1)
+        def once() -> int:
+            return work()
+
+        plain, in_loop = app.task(queue="q")(work), app.task(queue="q")(work_in_loop)
+        with working_thread(app):
+            for task in (plain, in_loop, once):
+                go_on.clear()
+                handle = task.add()
+                wait_until(lambda h=handle: h.get_progress() == TaskProgress(1, "page 1000"))
+                with Disque(url(nodes[1])) as other:
+                    assert other.handle(handle.id).get_progress() == TaskProgress(1, "page 1000")
+                go_on.set()
+                assert handle.get(timeout=HANG_SECONDS) == 1
+                assert handle.get_progress() is None
+            for node in nodes:  # few commands tell the node
+                counted = node.info("commandstats").get("cmdstat_working", "calls=0")
+                assert int(counted.partition("calls=")[2].partition(",")[0]) < 100
 
 
 def numbers(handle: Handle[Any]) -> tuple[int, list[int]]:

@@ -8,7 +8,7 @@ import structlog
 import trio
 import trio.testing
 
-from disque_trio.client import ConnectionLost, HeldJob, Job, connect
+from disque_trio.client import ConnectionLost, HeldJob, Job, ReplyError, connect
 from disque_trio.respclient.delivery import InFlight
 from tests.support.fake_disque import JOB_ID, FakeNode, fake_node, fake_nodes, job
 from tests.support.harness import HANG_SECONDS
@@ -283,6 +283,66 @@ async def test_a_job_with_retry_0_needs_no_working(
         await trio.sleep(1000)
         nursery.cancel_scope.cancel()
     assert calls == ["WORKING"]
+    assert not held.lost
+
+
+@pytest.mark.parametrize("retry", [10, 0])
+async def test_the_last_progress_is_sent_soon_and_not_too_often(
+    autojump_clock: trio.testing.MockClock, retry: int
+) -> None:
+    calls: list[tuple[float, list[str]]] = []
+
+    async def run_one(role: str, command: list[str], **options: object) -> int:
+        calls.append((round(trio.current_time() - start, 2), command[1:]))
+        await trio.lowlevel.checkpoint()
+        return retry
+
+    async with trio.open_nursery() as nursery:
+        held = _held(run_one)
+        start = trio.current_time()
+        InFlight(nursery, _log).add(held)
+        for n in range(9):
+            held.progress(n / 10, "a" * 201)
+            await trio.sleep(0.03)
+        await trio.sleep(1)
+        held.progress(1, "x")
+        with pytest.raises(ValueError, match="from 0 to 1"):
+            held.progress(1.1)
+        await trio.sleep(2)
+        held.release()
+        held.progress(1, "too late")
+        await trio.sleep(100)
+        nursery.cancel_scope.cancel()
+    said = [(at, command[2:]) for at, command in calls if len(command) > 1]
+    assert said == [
+        (0.0, ["0", "a" * 200]),
+        (0.1, ["0.3", "a" * 200]),
+        (0.2, ["0.6", "a" * 200]),
+        (0.3, ["0.8", "a" * 200]),
+        (1.27, ["1", "x"]),
+    ]
+    assert len(calls) == 5
+
+
+async def test_a_node_that_knows_no_progress_hears_that_the_job_goes_on(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    calls: list[int] = []
+
+    async def run_one(role: str, command: list[str], **options: object) -> int:
+        await trio.lowlevel.checkpoint()
+        calls.append(len(command))
+        if len(command) > 2:
+            raise ReplyError("ERR", "wrong number of arguments for 'working' command")
+        return 10
+
+    async with trio.open_nursery() as nursery:
+        held = _held(run_one)
+        InFlight(nursery, _log).add(held)
+        held.progress(0.5)
+        await trio.sleep(6)
+        nursery.cancel_scope.cancel()
+    assert calls == [5, 2, 2]
     assert not held.lost
 
 

@@ -21,6 +21,7 @@ def test_all_that_a_node_shows_is_read_with_its_type() -> None:
     bench.get("new")
     bench("NACK", id, "REASON", "why")
     bench.get("new")
+    bench("WORKING", id, "PROGRESS", 0.5, "half")
     taken = _shown(bench, id, "CLIENT", "MAXBODY", 2)
     bench("NACK", id, "REASON", "over", "DEAD")
     [letter_id] = bench.get_all("dead")

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 import trio
 
-from disque_trio.tasks import CurrentJob, Disque, TaskFailed, WorkflowStatus, chain, group
+from disque_trio.tasks import (
+    CurrentJob,
+    Disque,
+    TaskFailed,
+    TaskProgress,
+    WorkflowStatus,
+    chain,
+    current_job,
+    group,
+)
 from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.members import Members, behind
 from disque_trio.tasks.messages import MOST_FOLLOWING, Opened, Result, Step, pack, unpack
@@ -321,6 +330,31 @@ def test_keys_of_jobs_that_tasks_add_are_kept_while_they_may_be_retried() -> Non
     assert kept(5, (1, 600)) == 3600 + 31 * 1.25
     assert kept(3, (600, 600)) == 3600 + 1800 * 1.25
     assert kept(1000, (1, 86_400)) == 86_400
+
+
+def test_a_task_says_how_far_it_is(program: Program) -> None:
+    seen: list[object] = []
+
+    @program.app.task
+    def export(pages: int) -> None:
+        job = current_job()
+        assert job is not None
+        handle = program.app.handle(job.id)
+        seen.append(handle.get_progress())
+        for page in range(pages):
+            job.progress(page / pages, f"page {page} of {pages}")
+            seen.append(handle.get_progress())
+
+    with program.app.testing() as jobs:
+        handle = export.add(2)
+        assert handle.get_progress() is None  # it has ended
+    wanted = [(0.0, "page 0 of 2"), (0.5, "page 1 of 2")]
+    assert seen == [None, *[TaskProgress(*one) for one in wanted]]
+    assert jobs.added[0].progress == wanted
+    with program.app.testing(run=False):
+        waiting = group([export.bind(1), export.bind(2)]).add()
+        assert waiting.get_progress() == TaskProgress(0, "0 of 2")
+        assert export.add(1).get_progress() is None
 
 
 def test_packed_steps_come_back_as_they_were() -> None:

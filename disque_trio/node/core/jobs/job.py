@@ -71,13 +71,16 @@ class Taking:
     Attributes:
         client: id of the client.
         last_seen: when they were delivered, or WORKING was last sent, in ms since the epoch.
+        progress: how far the client is with its one job, as it said: a number from 0 to 1, a space,
+            and a text; empty: it has not said.
     """
 
-    __slots__ = ("client", "last_seen")
+    __slots__ = ("client", "last_seen", "progress")
 
-    def __init__(self, client: int, last_seen: int) -> None:
+    def __init__(self, client: int, last_seen: int, progress: bytes = b"") -> None:
         self.client: i64 = client
         self.last_seen: i64 = last_seen
+        self.progress = progress
 
 
 @mypyc_attr(acyclic=True)

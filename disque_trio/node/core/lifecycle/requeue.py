@@ -182,9 +182,9 @@ class Requeue:
             return False
         return self._policies.of(job.queue).attempts > 0
 
-    def work_on(self, job: Job) -> int:
+    def work_on(self, job: Job, progress: bytes = b"") -> int:
         """Postpone the next delivery by ``retry`` for a worker that needs more time. Returns
-        ``retry``, in s."""
+        ``retry``, in s. progress: see ``Taking``; empty: as before."""
         store = self._store
         if job.retry and job.state != WAIT_REPL:
             if job.state == QUEUED:
@@ -194,6 +194,9 @@ class Requeue:
             self._replicas.tell_working(job)
             self._worked_on(job)
             store.progress.note(job)
+        taking = job.taking
+        if progress and taking is not None:
+            job.taking = Taking(taking.client, taking.last_seen, progress)
         if self._notes.noting:
             self._notes.note(schema.WORKING, job)
         return job.retry
@@ -419,8 +422,9 @@ class Requeue:
 
     def _worked_on(self, job: Job) -> None:
         """Note that the worker that has ``job`` said so."""
-        if job.taking is not None:
-            job.taking = Taking(job.taking.client, self._machine.now)
+        taking = job.taking
+        if taking is not None:
+            job.taking = Taking(taking.client, self._machine.now, taking.progress)
 
 
 def why_due(job: Job) -> schema.Reason:

@@ -76,7 +76,7 @@ def test_command_and_count_and_list_agree(bench: Bench) -> None:
         ("enqueue", -1, "write denyoom fast"),
         ("nack", -1, "write denyoom fast"),
         ("dequeue", -1, "write fast"),
-        ("working", 2, "write fast"),
+        ("working", -2, "write fast"),
         ("qlen", 2, "readonly fast"),
         ("qpeek", -3, "readonly"),
         ("qstat", -2, "readonly fast"),

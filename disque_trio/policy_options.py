@@ -106,6 +106,18 @@ OPTIONS: Final = (
         words=("fair", "fifo"),
     ),
     PolicyOption("delay", SECONDS, {"delay": 31}, "seconds", "seconds before a job is queued"),
+    PolicyOption(
+        "group_active", NUMBER, {"group_active": 32}, "count",
+        "jobs of each group with workers at once", "Group active",
+    ),
+    PolicyOption(
+        "group_rate", RATE, {"group_rate": 33, "group_period": 34}, "count/s|count/m|count/h",
+        "deliveries of each group: 5/s, 300/m", "Group rate",
+    ),
+    PolicyOption(
+        "group_burst", NUMBER, {"group_burst": 35}, "count",
+        "deliveries of a group at once after a pause", "Group burst",
+    ),
 )  # fmt: skip
 """In the order of QGET."""
 

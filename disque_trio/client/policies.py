@@ -31,6 +31,8 @@ class PolicyOptions(TypedDict, total=False):
         groups: ``fair`` serves the groups of jobs in turn; ``fifo`` also delivers only one job of a
             group at a time.
         delay: a default for ``add``, in seconds.
+        group_active, group_rate, group_burst: as ``active``, ``rate`` and ``burst``, for the jobs
+            of each group.
     """
 
     attempts: int | None
@@ -47,6 +49,9 @@ class PolicyOptions(TypedDict, total=False):
     active: int | None
     groups: str | None
     delay: float | None
+    group_active: int | None
+    group_rate: str | None
+    group_burst: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,9 @@ class Policy:
     active: int | None = None
     groups: str | None = None
     delay: float | None = None
+    group_active: int | None = None
+    group_rate: str | None = None
+    group_burst: int | None = None
 
 
 def words(options: Mapping[str, Any]) -> list[Argument]:

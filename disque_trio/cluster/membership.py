@@ -33,6 +33,7 @@ from disque_trio.process.addresses import is_loopback, is_port
 from disque_trio.protocol.bus import (
     EXTENSIONS,
     FAIL,
+    GROUPS,
     KEYS,
     LAST,
     LOTS,
@@ -300,6 +301,9 @@ class Membership(Peers):
 
     def keeps_lots(self, id: bytes) -> bool:
         return self._both(id) & LOTS != 0
+
+    def limits_groups(self, id: bytes) -> bool:
+        return self._both(id) & GROUPS != 0
 
     def _both(self, id: bytes) -> int:
         """The extensions that this node and the node ``id`` have announced."""

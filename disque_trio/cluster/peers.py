@@ -115,6 +115,10 @@ class Peers:
         queue."""
         return self.understands(id)
 
+    def limits_groups(self, id: bytes) -> bool:
+        """Whether the node ``id`` keeps groups of jobs within limits."""
+        return self.understands(id)
+
     def places(self) -> int:
         """Return how many copies a job could have if all nodes were well: nodes, or hosts."""
         return self.size

@@ -81,7 +81,8 @@ EXTENDED: Final = 1  # packets of fields, and jobs with trailers
 TELLING: Final = 2  # tells which jobs its clients have, and hears that of others
 SETTLING: Final = 4  # GIVEN and SETTLED
 LOTS: Final = 8  # hears of many jobs at once that they stay in a queue
-EXTENSIONS: Final = 15  # all of them
+GROUPS: Final = 16  # keeps groups of jobs within limits
+EXTENSIONS: Final = 31  # all of them
 
 HEADER_SIZE: Final = 144
 VERSION: Final = 1

@@ -21,6 +21,7 @@ from disque_trio.node.core.shared.policies import Policy
 from disque_trio.protocol.bus import (
     DELJOB,
     ENDJOB,
+    GROUPS,
     LOTS,
     SETTLING,
     PacketWriter,
@@ -141,7 +142,7 @@ class Machine:
         self._wake_at = 0
         packets = PacketWriter(self.id, self.port)
         if self.index in world.plan.older:
-            packets.extensions &= ~(SETTLING | LOTS)
+            packets.extensions &= ~(SETTLING | LOTS | GROUPS)
             packets.refresh()
         connect = MachineNetwork(world.fabric, self).connect
         now = self.now()
@@ -221,6 +222,9 @@ class Machine:
             policy.rate = plan.rate
             policy.period = 1 if plan.rate else 0
             policy.groups = ("", "fair", "fifo").index(plan.groups)
+            policy.group_active = plan.group_active
+            policy.group_rate = plan.group_rate
+            policy.group_period = 1 if plan.group_rate else 0
             policies = self.node.policies
             policies.put(policies.make(b"*", policy, b"0" * 40, 1))
             known = self.node.topics.bindings

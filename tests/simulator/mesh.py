@@ -60,6 +60,9 @@ class StaticMesh(Peers):
     def keeps_lots(self, id: bytes) -> bool:
         return self.settles(id)
 
+    def limits_groups(self, id: bytes) -> bool:
+        return self.settles(id)
+
     def linked(self, id: bytes) -> bool:
         link = self._links.get(id)
         return link is not None and link.up

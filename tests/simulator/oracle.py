@@ -52,7 +52,9 @@ class Oracle:
         self.problems: list[Problem] = []
         self.enough: tuple[str, ...] = ()
         plan = world.plan
-        self._in_hand = plan.active if plan.gentle and plan.static else 0  # 0: any number
+        limited = plan.gentle and plan.static
+        self._in_hand = plan.active if limited else 0  # 0: any number
+        self._in_hand_of_group = plan.group_active if limited and not plan.older else 0
         self._extended = plan.attempts > 0
         self.records: list[JobRecord] = []
         self.by_id: dict[bytes, JobRecord] = {}
@@ -309,6 +311,8 @@ class Oracle:
         jobs."""
         if self._in_hand:
             self._check_limits(machine, self._in_hand)
+        if self._in_hand_of_group:
+            self._check_groups(machine, self._in_hand_of_group)
         if self._extended:
             node = machine.node
             if node.consumers.by_client:
@@ -350,6 +354,16 @@ class Oracle:
                 count = sum(len(limit.in_hand) for limit in limits if limit is not None)
                 if count > active:
                     self.problem(f"{count} jobs of {name.decode()} in hand, not {active}")
+
+    def _check_groups(self, machine: "Machine", active: int) -> None:
+        """Check that no more than ``active`` jobs are in hand of each group of which ``machine``
+        may just have delivered some."""
+        for key, its_limit in machine.node.limits.of_groups.in_use.items():
+            if its_limit.in_hand:
+                found = [one.node.limits.of_groups.in_use.get(key) for one in self.world.machines]
+                count = sum(len(limit.in_hand) for limit in found if limit is not None)
+                if count > active:
+                    self.problem(f"{count} jobs of the group {key!r} in hand, not {active}")
 
     def sent(self, machine: "Machine", entry: list[bytes]) -> None:
         """Check a delivery of a job, or of a dead letter."""

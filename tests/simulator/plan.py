@@ -59,6 +59,7 @@ class Plan:
         backoff: the bounds of pauses, ms; 0: none.
         active, rate: limits of each queue, in extended mode: jobs in hand, and a second; 0: none.
         groups: how each queue serves its groups, in extended mode; empty: it ignores them.
+        group_active, group_rate: limits of each group.
         by_pattern: the last consumers take what is left by a pattern, in extended mode.
         polls: clients ask for jobs without waiting, too.
         hints: producers and consumers ask which node is best for a queue, and go there.
@@ -99,6 +100,8 @@ class Plan:
     active: int
     rate: int
     groups: str
+    group_active: int
+    group_rate: int
     by_pattern: bool
     polls: bool
     hints: bool
@@ -156,6 +159,7 @@ def make_plan(seed: int, mode: str, membership: str = "any") -> Plan:
     drained_at = (
         list(range(nodes)) if everywhere else rng.sample(staying, rng.randrange(1, max(nodes, 2)))
     )
+    groups = ("", "fifo", "fair")[seed // 5 % 3] if extended else ""
     return Plan(
         seed=seed,
         mode=mode,
@@ -198,7 +202,9 @@ def make_plan(seed: int, mode: str, membership: str = "any") -> Plan:
         backoff=((0, 0), (500, 4_000), (3_000, 3_000))[seed // 16 % 3],
         active=(0, 0, 5, 2)[seed // 24 % 4] if extended else 0,
         rate=(0, 20)[seed // 96 % 2] if mode == EXTENDED else 0,
-        groups=("", "fifo", "fair")[seed // 5 % 3] if extended else "",
+        groups=groups,
+        group_active=(0, 1, 2)[seed // 7 % 3] if mode == EXTENDED and groups else 0,
+        group_rate=(0, 10)[seed // 11 % 2] if mode == EXTENDED and groups else 0,
         by_pattern=extended and seed // 3 % 2 == 1,
         polls=not timely or seed % 2 == 0,
         hints=seed // 3 % 2 == 1,

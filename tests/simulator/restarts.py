@@ -34,7 +34,8 @@ class Memory:
         pauses: until when jobs pause, in ms, and why.
         counts: nacks, further deliveries, attempts by node, and the reason of the last NACK.
         results: how jobs ended, and their results.
-        places: the jobs that count for ACTIVE, by queue. groups: the jobs that hold their groups.
+        places: the jobs that count for ACTIVE, by queue, and for GROUPACTIVE, by group.
+        groups: the jobs that hold their groups.
         stopped: paused queues, and how. keys: of UNIQUE.
         ends: when the times to live of jobs, keys and results are over, in ms.
     """
@@ -45,7 +46,7 @@ class Memory:
     pauses: dict[bytes, tuple[int, int]]
     counts: dict[bytes, tuple[int, int, dict[bytes, int], bytes]]
     results: dict[bytes, tuple[int, bytes | None]]
-    places: dict[bytes, set[bytes]]
+    places: dict[bytes | tuple[bytes, bytes], set[bytes]]
     groups: set[bytes]
     stopped: dict[bytes, int]
     keys: dict[tuple[bytes, bytes], bytes]
@@ -77,6 +78,9 @@ def remember(machine: "Machine") -> Memory:
         and entry.id not in store.uniques.adding
         and not _is_spent(machine.jobs.get(entry.id))
     ]
+    places: dict[bytes | tuple[bytes, bytes], set[bytes]] = {}
+    places.update((name, set(one.in_hand)) for name, one in node.limits.by_name.items())
+    places.update((key, set(one.in_hand)) for key, one in node.limits.of_groups.in_use.items())
     return Memory(
         queued,
         {job.id for ones in node.recovery.asking.values() for job in ones} | machine.jobs.asking(),
@@ -84,7 +88,7 @@ def remember(machine: "Machine") -> Memory:
         {job.id: (int(job.qtime), job.flags & PAUSE) for job in jobs if job.flags & FLAG_PAUSED},
         {job.id: _counts(machine, job) for job in jobs},
         {one.id: (one.kind, one.result) for one in endings if one.until > now},
-        {name: set(limit.in_hand) for name, limit in node.limits.by_name.items() if limit.in_hand},
+        places,
         {job.id for job in in_hand if job.flags & FLAG_HOLDS_GROUP},
         {queue.name: queue.paused for queue in node.queues.by_name.values() if queue.paused},
         {(entry.queue, entry.key): entry.id for entry in keys},

@@ -74,6 +74,9 @@ class MeshPeers(Peers):
     def keeps_lots(self, id: bytes) -> bool:
         return self.settles(id)  # which came in the same release
 
+    def limits_groups(self, id: bytes) -> bool:
+        return self.settles(id)
+
     def judge_extensions(self) -> None:
         """Compute whether jobs may have trailers, after a change of ``c_nodes``."""
         self.extended = not self.mesh.c_nodes

@@ -16,6 +16,7 @@ from disque_trio.node.core.jobs.job import JOB_OVERHEAD
 from disque_trio.node.core.jobs.uniques import counted
 from disque_trio.node.core.lifecycle.job_waits import WAIT_OVERHEAD
 from disque_trio.node.core.node import Node
+from disque_trio.node.core.queues.group_limits import GROUP_LIMIT_OVERHEAD
 from disque_trio.node.core.queues.grouping import GROUP_OVERHEAD
 from disque_trio.node.core.queues.queue import QUEUE_OVERHEAD
 from disque_trio.protocol.trailer import Letter
@@ -345,6 +346,7 @@ def counted_extras(node: Node) -> int:
         + sum(counted(entry) for entry in store.uniques.entries.values())
         + sum(JOB_OVERHEAD + len(job.body or b"") for job in held_back)
         + sum(GROUP_OVERHEAD + len(name) for name in groups)
+        + sum(GROUP_LIMIT_OVERHEAD + len(group) for _, group in node.limits.of_groups.in_use)
         + PENDING_OVERHEAD * len(node.updates.pending.by_id)
         + SHORT_OVERHEAD * len(node.copies.by_id)
         + sum(WAIT_OVERHEAD * len(awaited.waits) for awaited in node.job_waits._awaited.values())

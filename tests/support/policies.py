@@ -15,9 +15,10 @@ def set_policy(
     burst: int = 0,
     active: int = 0,
     groups: str = "",
+    **of_groups: int,
 ) -> None:
     """Give the queue ``name`` a policy on each of these nodes; ``backoff`` is in ms, ``rate`` jobs
-    and s."""
+    and s. ``of_groups``: the options whose names begin with ``group_``."""
     for bench in benches:
         policies = bench.node.policies
         policy = Policy(name)
@@ -29,4 +30,6 @@ def set_policy(
         policy.burst = burst
         policy.active = active
         policy.groups = ("", "fair", "fifo").index(groups)
+        for option, value in of_groups.items():
+            setattr(policy, option, value)
         policies.put(policies.make(name, policy, bench.node.id, bench.now))

@@ -50,19 +50,21 @@ class Group:
     Attributes:
         jobs: in order; this queue has the name of the group.
         held_by: the jobs for which it waits, by id.
+        held_back: a limit allows none of its jobs now.
         in_turn: whether it is among the groups that are served in turn.
     """
 
-    __slots__ = ("held_by", "in_turn", "jobs")
+    __slots__ = ("held_back", "held_by", "in_turn", "jobs")
 
     def __init__(self, name: bytes) -> None:
         self.jobs = Queue(name, 0)
         self.held_by: dict[bytes, Hold] = {}
+        self.held_back = False
         self.in_turn = False
 
     def is_ready(self) -> bool:
         """Whether the first job can be taken out, once it is in memory."""
-        if not self.jobs.length:
+        if not self.jobs.length or self.held_back:
             return False
         if not self.held_by:
             return True
@@ -108,6 +110,8 @@ class JobGroups(Groups):
         by_name: the groups that have jobs or wait for one.
         filled: how many have jobs.
         fifo: as given; ``set_fifo`` changes it.
+        limited: each has limits of its own (see ``group_limits``); ``set_limited`` changes it.
+        held_back: how many groups these hold back.
     """
 
     def __init__(self, trailers: Trailers, memory: Memory, fifo: bool) -> None:
@@ -115,6 +119,8 @@ class JobGroups(Groups):
         self.by_name: dict[bytes, Group] = {}
         self.filled = 0
         self.fifo = fifo
+        self.limited = False
+        self.held_back = 0
         self._trailers = trailers
         self._memory = memory
         # Groups with jobs, some of which may wait. A plain dict would have to skip all removed
@@ -168,6 +174,8 @@ class JobGroups(Groups):
     def _forget_unused(self, group: Group) -> None:
         if not (group.jobs.length or group.held_by or group.in_turn):
             name = group.jobs.name
+            self.held_back -= group.held_back
+            group.held_back = False
             if self.by_name.pop(name, None) is not None:
                 self._memory.used -= GROUP_OVERHEAD + len(name)
 
@@ -175,7 +183,35 @@ class JobGroups(Groups):
         group = self._next()
         if group is None or group.jobs.dry:
             return 0
-        return len(self._turns) if self.fifo else self.length
+        return len(self._turns) if self.fifo or self.limited else self.length
+
+    def first(self) -> Group | None:
+        """The group from which ``pop`` would take a job; None: there is none."""
+        group = self._next()
+        return None if group is None or group.jobs.dry else group
+
+    def hold_back(self, group: Group) -> None:
+        """Pass over ``group``, which is in turn, until it is ``let_on``."""
+        group.held_back = True
+        self.held_back += 1
+        self._pass_over(group)
+
+    def let_on(self, name: bytes) -> bool:
+        """Let the group ``name`` have its turns again; return whether it was held back."""
+        group = self.by_name.get(name)
+        if group is None or not group.held_back:
+            return False
+        group.held_back = False
+        self.held_back -= 1
+        self._line_up(group)
+        self._forget_unused(group)
+        return True
+
+    def set_limited(self, limited: bool) -> None:
+        """Change ``limited``. No group is held back any more."""
+        self.limited = limited
+        for name in list(self.by_name) if self.held_back else []:
+            self.let_on(name)
 
     def next_job(self) -> Job | None:
         group = self._next()
@@ -390,14 +426,20 @@ class Grouping:
 
     def follow(self, queue: Queue) -> None:
         """Group the jobs of ``queue`` if its policy says so, otherwise ungroup them."""
-        wanted = self._policies.of(queue.name).groups
+        policy = self._policies.of(queue.name)
+        wanted = policy.groups
+        limited = policy.limits_groups()
         if queue.groups is None:
             if not wanted:
                 return
             groups = JobGroups(self._trailers, self._machine.memory, wanted == FIFO)
+            groups.limited = limited
             queue.groups = self.groups[queue.name] = groups
         else:
             groups = self.groups[queue.name]
+            if groups.limited != limited:
+                groups.set_limited(limited)
+                self._all.look_at(queue)
             if queue.grouped == (wanted != 0) and groups.fifo == (wanted == FIFO):
                 return
             groups.set_fifo(wanted == FIFO)
@@ -520,7 +562,8 @@ class Grouping:
         groups = self.groups.get(queue.name)
         if groups is None:
             return []
-        return [b"groups", groups.filled, b"groups-waiting", groups.number_held()]
+        found: list[Value] = [b"groups", groups.filled, b"groups-waiting", groups.number_held()]
+        return [*found, b"groups-held-back", groups.held_back] if groups.limited else found
 
     def flush(self) -> None:
         """Forget everything: there are no jobs any more."""

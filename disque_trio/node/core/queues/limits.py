@@ -28,7 +28,9 @@ from typing import Final
 
 from disque_trio.node.core.jobs.job import FLAG_HOLDS_GROUP, FLAG_IN_HAND, Job
 from disque_trio.node.core.jobs.replicas import Replicas
+from disque_trio.node.core.jobs.timers import sooner
 from disque_trio.node.core.jobs.trailers import Trailers
+from disque_trio.node.core.queues.group_limits import GroupLimits
 from disque_trio.node.core.queues.grouping import Grouping
 from disque_trio.node.core.queues.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.queues.queues import Queues
@@ -77,7 +79,8 @@ class Limits:
         replicas: has this node's id.
 
     Attributes:
-        policies: as given. grouping: keeps the queues in groups.
+        policies: as given. grouping: keeps the queues in groups. of_groups: keeps these within
+            their limits.
         by_name: the limited queues that are in use, or were until lately.
         needed: something may have to be held back; otherwise ``holds_back`` need not be asked.
         on_taken_back: called when a job with FLAG_IN_HAND has left a client's hands, with whether
@@ -95,6 +98,7 @@ class Limits:
         self.by_name: dict[bytes, Limit] = {}
         self.policies = policies
         self.grouping = Grouping(services, policies, queues, trailers)
+        self.of_groups = GroupLimits(services, policies, queues, self.grouping, trailers, replicas)
         self.needed = False
         self.on_taken_back: Callable[[Job, bool], None] | None = None
         self._machine = services.machine
@@ -109,6 +113,7 @@ class Limits:
 
     def _policies_changed(self) -> None:
         self.grouping.compare()
+        self.of_groups.look_soon()
         self.judge_need()
         for limit in self.by_name.values():
             if limit.refresh != self._machine.now:
@@ -151,6 +156,16 @@ class Limits:
                 return True
         if self._machine.lagging and queue.first_with_retry() is None:
             return True
+        if self._is_held_back(queue, policy, waits):
+            return True
+        if policy.limits_groups():
+            if not self.of_groups.admit(queue):
+                return True
+            return self._machine.lagging and queue.first_with_retry() is None
+        return False
+
+    def _is_held_back(self, queue: Queue, policy: Policy, waits: bool) -> bool:
+        """Whether the limits of ``policy`` hold back the first job of ``queue``."""
         if not policy.is_limited() or len(queue.name) > MAX_NAME_IN_FIELDS:
             return False
         if not waits and queue.waiters:
@@ -265,6 +280,8 @@ class Limits:
         """Count ``job``, which was given to a client."""
         policy = self.policies.of(job.queue)
         limit = self.by_name.get(job.queue)
+        if self.of_groups.in_use:
+            self.of_groups.delivered(job)
         if limit is None or not policy.is_limited():
             return
         if policy.rate:
@@ -282,6 +299,7 @@ class Limits:
             queue = self._queues.by_name.get(job.queue) or self._queues.create(job.queue)
             self.grouping.follow(queue)
             self.grouping.hold(job, True)
+            self.of_groups.resume(job)
         if policy.active and len(job.queue) <= MAX_NAME_IN_FIELDS:
             limit = self.by_name.get(job.queue)
             if limit is None:
@@ -309,6 +327,8 @@ class Limits:
         job.flags &= ~FLAG_IN_HAND
         if self.on_taken_back is not None:
             self.on_taken_back(job, timed_out)
+        if self.of_groups.in_use:
+            self.of_groups.taken_back(job)
         limit = self.by_name.get(job.queue)
         if limit is not None:
             limit.in_hand.pop(job.id, None)
@@ -352,6 +372,7 @@ class Limits:
         back = self._last - now
         self._last = now
         if back > 0:
+            self.of_groups.set_back(back)
             for limit in self.by_name.values():
                 limit.full -= back
                 limit.wanted -= back
@@ -365,12 +386,12 @@ class Limits:
     def due(self) -> int:
         """Return when ``go_on`` next has something to do, in ms; 0: never."""
         due = self._dues[0][0] if self._dues else 0
-        moving = self.grouping.due
-        return min(due, moving) if due and moving else due or moving
+        return sooner(sooner(due, self.grouping.due), self.of_groups.due)
 
     def go_on(self, now: int) -> None:
         """Do what is due at ``now``."""
         self.grouping.go_on(now)
+        self.of_groups.go_on(now)
         for _ in range(_AT_ONCE):
             if not self._dues or self._dues[0][0] > now:
                 return
@@ -543,7 +564,9 @@ class Limits:
 
     def is_asking(self, names: list[bytes]) -> bool:
         """Whether other nodes are being asked about one of the queues ``names``."""
-        return ASKING in [self.by_name[name].reason for name in names if name in self.by_name]
+        if ASKING in [self.by_name[name].reason for name in names if name in self.by_name]:
+            return True
+        return self.of_groups.is_asking(names)
 
     def held_back(self) -> dict[bytes, list[Queue]]:
         """The queues whose jobs clients wait for in vain, by reason."""
@@ -575,4 +598,5 @@ class Limits:
         """Forget everything: there are no jobs any more."""
         self.by_name.clear()
         self.grouping.flush()
+        self.of_groups.flush()
         self._dues.clear()

@@ -26,6 +26,7 @@ LIMIT: Final = 9  # who uses this limited queue?
 MOVE: Final = 10  # move the jobs of a queue to another one
 STOPS: Final = 12  # the asking node stops; is there anything on its way to it?
 KEYS: Final = 13  # which jobs have these keys?
+GROUP_LIMITS: Final = 21  # who uses these limited groups? (only for nodes that limit groups)
 # News, which have no answer.
 ENDED: Final = 5  # what became of this job
 UPDATED: Final = 6  # this change of a job is known here

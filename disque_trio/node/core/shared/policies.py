@@ -67,6 +67,8 @@ class Policy(Shared):
         active: jobs that may be in hand (delivered, not acknowledged) at once; 0: no limit.
         groups: how the groups of a queue are served, FAIR or FIFO; 0: jobs are not grouped.
         delay: ms before a job is queued; 0: none.
+        group_active, group_rate, group_period, group_burst: as ``active`` and so on, for each group
+            of jobs.
     """
 
     def __init__(self, name: bytes) -> None:
@@ -88,6 +90,11 @@ class Policy(Shared):
         self.active = 0
         self.groups = 0
         self.delay = 0
+        self.group_active = 0
+        self.group_rate = 0
+        self.group_period = 0
+        self.group_burst = 0
+        self._of_groups: Policy | None = None
 
     def copy(self) -> "Policy":
         """Return a policy with the same name and options."""
@@ -119,6 +126,21 @@ class Policy(Shared):
         """Whether it limits how fast jobs are delivered, or how many are in hand."""
         return self.rate > 0 or self.active > 0
 
+    def limits_groups(self) -> bool:
+        """Whether it does so for each group of jobs."""
+        return self.groups > 0 and (self.group_rate > 0 or self.group_active > 0)
+
+    def of_groups(self) -> "Policy":
+        """A policy with its limits of each group, as those of a queue. Do not change either."""
+        found = self._of_groups
+        if found is None:
+            found = self._of_groups = Policy(self.name)
+            if self.limits_groups():
+                found.active = self.group_active
+                found.rate, found.period = self.group_rate, self.group_period
+                found.burst = self.group_burst
+        return found
+
     def problem(self) -> str:
         """Return which option is wrong, or why they cannot be combined; empty: nothing is."""
         for option in OPTIONS:
@@ -141,8 +163,14 @@ class Policy(Shared):
             return "DELAY must be less than TTL"
         if self.burst and not self.rate:
             return "BURST needs RATE"
+        if self.group_burst and not self.group_rate:
+            return "GROUPBURST needs GROUPRATE"
+        if (self.group_active or self.group_rate) and not self.groups:
+            return f"{'GROUPACTIVE' if self.group_active else 'GROUPRATE'} needs GROUPS"
         if (self.rate == 0) != (self.period == 0):
             return "RATE needs a time"
+        if (self.group_rate == 0) != (self.group_period == 0):
+            return "GROUPRATE needs a time"
         return ""
 
     def fields(self) -> list[Field]:
@@ -162,7 +190,7 @@ class Policies(Versions[Policy]):
 
     Attributes:
         patterns: number of policies for patterns.
-        limited: how many limit deliveries.
+        limited: how many limit deliveries, of queues or of groups.
         grouped: how many group jobs.
         on_change: called after changes.
     """
@@ -252,7 +280,7 @@ class Policies(Versions[Policy]):
         if policy is not None:
             if policy.is_pattern():
                 self.patterns += step
-            if policy.is_limited():
+            if policy.is_limited() or policy.limits_groups():
                 self.limited += step
             if policy.groups:
                 self.grouped += step
@@ -274,6 +302,8 @@ class Policies(Versions[Policy]):
                 _set_aside(policy, values, [option.name])
         if policy.rate and policy.period and policy.period not in PERIODS.values():
             _set_aside(policy, values, ["rate", "period", "burst"])
+        if policy.group_rate and policy.group_period not in (0, *PERIODS.values()):
+            _set_aside(policy, values, ["group_rate", "group_period", "group_burst"])
         return policy
 
 

@@ -62,9 +62,10 @@ def set_options(policy: Policy, words: list[bytes]) -> None:
         if option.kind in (RATE, WORD):
             policy.forget(option)
         if option.kind == RATE:
-            policy.forget(_BY_WORD[b"BURST"])
-            if not policy.rate:
-                policy.burst = 0
+            burst = _BY_WORD[option.word.replace("RATE", "BURST").encode()]
+            policy.forget(burst)
+            if not values[0]:
+                setattr(policy, burst.name, 0)
         seen.add(option.name)
         at = end
     problem = policy.problem()
@@ -122,7 +123,8 @@ def _values_of(policy: Policy) -> Iterator[tuple[bytes, PolicyOption, int | byte
             times = [_seconds(getattr(policy, attribute)) for attribute in option.fields]
             yield word, option, times if len(times) > 1 else times[0]
         elif option.kind == RATE:
-            yield word, option, format_rate(policy.rate, policy.period).encode()
+            count, period = [getattr(policy, attribute) for attribute in option.fields]
+            yield word, option, format_rate(count, period).encode()
         elif option.kind == WORD:
             yield word, option, option.words[value - 1].encode()
         else:

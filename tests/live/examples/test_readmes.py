@@ -201,3 +201,28 @@ def test_outbox(shared_node: LiveNode, talk: Wire, tmp_path: Path) -> None:
     example.commands = f"{first}\n! {second}\n{forward}\n{get}\n"
     example.type()
     assert talk("GETJOB", "NOHANG", "FROM", "orders") is None
+
+
+def test_shop(node: LiveNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISQUE_URL", f"disque://127.0.0.1:{node.port}")
+    monkeypatch.setenv("SHOP_DATABASE", f"sqlite:///{tmp_path}/shop.db")
+    port = str(free_port())
+    others = {
+        "7711": str(node.port),
+        "8000": port,
+        "sqlite:///shop.db": f"sqlite:///{tmp_path}/shop.db",
+    }
+    example = Example("shop", tmp_path, others)
+    lines = example.commands.splitlines()
+    books, policy, *servers = lines[:-5]
+    price, order, look, export, report = lines[-5:]
+    script = f"{books}\n{policy}\n"
+    script += "".join(f"{line} > {tmp_path}/log{n} 2>&1 &\n" for n, line in enumerate(servers))
+    script += until(f"curl -so /dev/null http://127.0.0.1:{port}") + f"{price}\n{order}\n"
+    script += until(f"{look} | grep -q done") + f"{look}\n{export}\n{report}\n"
+    script += until(f"grep -q 'orders: 1 done' {tmp_path}/log0") + "kill $(jobs -p)\nwait\n"
+    example.commands = script
+    printed = example.typed()
+    for answer in ('{"price":25}', '{"number":1}', '{"what":"apples","state":"done"}'):
+        assert answer in printed
+    assert "orders: 1 done" in (tmp_path / "log0").read_text()

@@ -5,7 +5,7 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,15 +87,21 @@ class Worker:
 
     Args:
         node: its URL. terminal: a descriptor for standard error; None to send it to ``output``.
+        environ: more variables.
     """
 
     def __init__(
-        self, directory: Path, node: str, arguments: Sequence[str], terminal: int | None = None
+        self,
+        directory: Path,
+        node: str,
+        arguments: Sequence[str],
+        terminal: int | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory
         self.output = directory / "worker.log"
         programs()  # with the forked processes of workers
-        environ = {**os.environ, "DISQUE_URL": node, "PYTHONDONTWRITEBYTECODE": "1"}
+        environ = {**os.environ, **(environ or {}), "DISQUE_URL": node}
         with self.output.open("ab") as output:
             self.popen = start_command(
                 "disque-worker",
@@ -103,7 +109,7 @@ class Worker:
                 cwd=directory,
                 stdout=output,
                 stderr=output if terminal is None else terminal,
-                env=environ,
+                env={**environ, "PYTHONDONTWRITEBYTECODE": "1"},
             )
         self._seen: set[int] = set()
 

@@ -30,6 +30,7 @@ from disque_trio.protocol.bus import (
     sender_address,
     sender_extensions,
     sender_flags,
+    sender_process,
     sender_tls_port,
     sender_trouble,
 )
@@ -119,6 +120,7 @@ class PacketHandlers:
             known.trouble = trouble
             self._members.update(False)
         known.tls_port = sender_tls_port(packet)
+        known.process = sender_process(packet)
         self._hear_gossip(known, packet)
 
     def _greet(self, link: Link, packet: bytes) -> bool:

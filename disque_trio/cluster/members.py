@@ -53,6 +53,7 @@ class Member:
         extensions: what it announces beyond C Disque; 0: nothing, or not heard yet.
         trouble: what keeps it from taking copies, as it announces.
         tls_port: for clients with TLS; 0: none, or not heard yet.
+        process: which one of its server it is; empty: the only one, or not heard yet.
         key: that it has to show, according to CLUSTER MEET; empty: none was named.
         reports: ids of the members that say that it is failing, and when they last said so.
     """
@@ -79,6 +80,7 @@ class Member:
         self.extensions = 0
         self.trouble = 0
         self.tls_port = 0
+        self.process = b""
         self.key = b""
         self.reports: dict[bytes, int] = {}
 

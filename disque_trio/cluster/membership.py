@@ -369,7 +369,14 @@ class Membership(Peers):
     # ---- for HELLO, CLUSTER and INFO ------------------------------------------------------------
 
     def others(self) -> list[Peer]:
-        return [Peer(m.id, m.ip, m.port, _priority(m), m.tls_port) for m in self._members.all()]
+        return [
+            Peer(m.id, m.ip, m.port, _priority(m), m.tls_port, m.process)
+            for m in self._members.all()
+        ]
+
+    @property
+    def own_process(self) -> bytes:
+        return self.packets.process
 
     @property
     def tls_port(self) -> int:
@@ -385,6 +392,20 @@ class Membership(Peers):
             fails, suspected = member.flags & NODE_FAIL, member.flags & NODE_PFAIL
             states["fail" if fails else "pfail" if suspected else "ok"] += 1
         return states
+
+    def node_states(self) -> dict[str, int]:
+        """Like ``states``, but the processes of a server are one node, which is as well as the
+        best of them."""
+        best = {self.packets.process[:8] or self.packets.id: 0}
+        for member in self._known.values():
+            name = member.process[:8] or member.id
+            flags = member.flags
+            state = 2 if flags & NODE_FAIL else 1 if flags & NODE_PFAIL else 0
+            if state < best.get(name, 3):
+                best[name] = state
+        found = list(best.values())
+        states = {name: found.count(number) for number, name in enumerate(("ok", "pfail", "fail"))}
+        return states | {"handshake": len(self._members.handshakes)}
 
     def links_up(self) -> int:
         """Return the number of nodes this one is connected to."""

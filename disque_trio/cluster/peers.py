@@ -21,6 +21,7 @@ class Peer(NamedTuple):
         port: for clients.
         priority: lower is better.
         tls_port: for clients with TLS; 0: none, or unknown.
+        process: which one of its server it is (see ``bus.sender_process``).
     """
 
     id: bytes
@@ -28,6 +29,7 @@ class Peer(NamedTuple):
     port: int
     priority: int
     tls_port: int = 0
+    process: bytes = b""
 
 
 class Obstacle(NamedTuple):
@@ -82,6 +84,11 @@ class Peers:
     def leaving(self) -> bool:
         """Whether this node is about to leave the cluster: then it takes no new jobs."""
         return self._leaving
+
+    @property
+    def own_process(self) -> bytes:
+        """Which process of its server this node is (see ``bus.sender_process``)."""
+        return b""
 
     @property
     def tls_port(self) -> int:

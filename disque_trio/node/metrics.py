@@ -374,11 +374,15 @@ class ClusterFigures:
 
     def _about_cluster(self, sheet: Sheet) -> None:
         membership, stats = self._cluster.membership, self._stats
-        nodes = sheet.gauge("disque_cluster_nodes", "Nodes in the cluster, by state.")
-        for state, number in membership.states().items():
-            nodes.add(number, pairs({"state": state}))
+        for name, text, states in (
+            ("nodes", "Nodes in the cluster, by state.", membership.node_states()),
+            ("processes", "Processes of all nodes, by state.", membership.states()),
+        ):
+            family = sheet.gauge(f"disque_cluster_{name}", text)
+            for state, number in states.items():
+                family.add(number, pairs({"state": state}))
         for name, text, value in (
-            ("links_up", "Nodes that this node is connected to.", membership.links_up()),
+            ("links_up", "Processes of nodes that are connected.", membership.links_up()),
             (
                 "leaving",
                 "Whether the node is leaving the cluster (1 for yes).",

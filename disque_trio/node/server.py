@@ -132,6 +132,9 @@ class Server(Product):
         except ClusterError as problem:
             raise StartError(str(problem)) from problem
         membership = self.cluster.membership
+        if worker is not None:
+            self.cluster.packets.process = worker.announced(config.processes)
+            self.cluster.packets.refresh()
         self._host = NodeHost(
             self,
             config,

@@ -5,6 +5,7 @@ for what differs between workers: ports, directory, unix socket, log file. The f
 configured, so a server that had one process keeps its jobs, its id and its port.
 """
 
+import hashlib
 import socket
 from collections.abc import MutableMapping
 from pathlib import Path
@@ -88,6 +89,14 @@ class Worker:
         self.server = server
         self._once = once
         self._configured: dict[str, Any] = {}
+
+    def announced(self, count: int) -> bytes:
+        """What it announces to other nodes (see ``bus.sender_process``), if there are ``count``
+        processes; empty without a name of the server."""
+        if not self.server:
+            return b""
+        name = hashlib.blake2b(self.server.encode(), digest_size=8).digest()
+        return name + bytes((self.number, count))
 
     def settings(self, configured: Config) -> Config:
         """The settings of this worker."""

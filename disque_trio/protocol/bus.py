@@ -3,11 +3,12 @@
 Every packet has a header of 144 bytes, big-endian: ``DbuZ``, total length u32, version u16 (1), 2
 unused, type u16, gossip entries u16, sender id 40, sender's ip 46 (NUL-padded text; empty: use that
 of the connection), sender's extensions u16 (C nodes send 0), sender's port for clients with TLS u16
-(0: none, or a C node), sender's trouble u16 (C nodes send 0), 28 unused, sender's client port u16,
-sender's node flags u16, state u8, 3 bytes of message flags. The data that follows depends on the
-type. Packets about a job may name many jobs, among nodes that know of that (see
-``PacketWriter.about_jobs``). Serialised jobs are little-endian (see ``serialjob``). This module
-owns the layout; ``node.core`` and ``cluster`` give it meaning.
+(0: none, or a C node), sender's trouble u16 (C nodes send 0), which process of its server the
+sender is (name of the server 8, number u8, count u8; zeros: the only one, or a C node), 18 unused,
+sender's client port u16, sender's node flags u16, state u8, 3 bytes of message flags. The data that
+follows depends on the type. Packets about a job may name many jobs, among nodes that know of that
+(see ``PacketWriter.about_jobs``). Serialised jobs are little-endian (see ``serialjob``). This
+module owns the layout; ``node.core`` and ``cluster`` give it meaning.
 """
 
 from struct import Struct
@@ -97,6 +98,8 @@ MAX_YOURJOBS: Final = 400  # jobs that a node gives at a time; a C node asks for
 
 SIGNATURE: Final = b"DbuZ"
 _IP_LENGTH: Final = 46
+_PROCESS: Final = 10  # bytes that say which process of its server a node is
+_UNUSED: Final = 18
 _START: Final = Struct(">4sIHHHH")  # signature, length, version, unused, type, gossip entries
 _U16: Final = Struct(">H")
 _U32: Final = Struct(">I")
@@ -198,6 +201,7 @@ class PacketWriter:
         tls_port: for clients with TLS; 0: none.
         trouble: what keeps it from taking copies (see ``cluster.troubles``); only announced with
             extensions.
+        process: which one of its server it is; empty: the only one. Announced likewise.
     """
 
     def __init__(self, id: bytes, port: int, ip: str = "") -> None:
@@ -208,6 +212,7 @@ class PacketWriter:
         self.extensions = EXTENSIONS
         self.tls_port = 0
         self.trouble = 0
+        self.process = b""
         self._about_me = b""
         self.refresh()
 
@@ -219,7 +224,7 @@ class PacketWriter:
             + _U16.pack(self.extensions)
             + _U16.pack(self.tls_port)
             + _U16.pack(self.trouble if self.extensions else 0)
-            + bytes(28)
+            + (self.process if self.extensions else b"").ljust(_PROCESS + _UNUSED, b"\0")
             + _U16.pack(self.port)
             + _U16.pack(self.flags)
             + b"\0"
@@ -374,6 +379,13 @@ def sender_tls_port(packet: bytes) -> int:
 def sender_trouble(packet: bytes) -> int:
     """What keeps the sender from taking copies; 0: nothing, or it is a C node."""
     return packet[106] << 8 | packet[107] if sender_extensions(packet) else 0
+
+
+def sender_process(packet: bytes) -> bytes:
+    """Which process of its server the sender is: a name of the server (8 bytes), its number and how
+    many there are; empty: it is the only one, does not tell, or is a C node."""
+    process = packet[108 : 108 + _PROCESS] if sender_extensions(packet) else b""
+    return process if any(process) else b""
 
 
 def read_ip(field: bytes) -> str:

@@ -28,6 +28,8 @@ def cluster(node: Node, client: Client, args: list[bytes]) -> None:
     answer: Value
     if word == b"nodes" and count == 2:
         answer = Text(_nodes(node).encode())
+    elif word == b"processes" and count == 2:
+        answer = _processes(node, client)
     elif word == b"info" and count == 2:
         answer = Text(_info(node).encode())
     elif word == b"myid" and count == 2:
@@ -235,13 +237,28 @@ def hello(node: Node, client: Client, args: list[bytes]) -> None:
 
 
 def _hello_nodes(node: Node, client: Client) -> None:
+    lines: list[Value] = [line for _, line in _lines(node, client)]
+    client.out.append(encode([_HELLO_FORMAT, node.id, *lines], client.resp))
+
+
+def _lines(node: Node, client: Client) -> "list[tuple[Peer, list[Value]]]":
+    """All nodes, and what HELLO tells ``client`` of each."""
     bad = node.peers.leaving or node.add_problem != ""
     me = _myself(node, PRIORITY_BAD if bad else PRIORITY_OK)
     tls = node.host.over_tls(client)
-    lines: list[Value] = [
-        [*_place(peer, tls), b"%d" % peer.priority] for peer in [me, *node.peers.others()]
+    return [
+        (peer, [*_place(peer, tls), b"%d" % peer.priority]) for peer in [me, *node.peers.others()]
     ]
-    client.out.append(encode([_HELLO_FORMAT, node.id, *lines], client.resp))
+
+
+def _processes(node: Node, client: Client) -> Value:
+    """For each node as people count them, its processes: the number of each, and its line of
+    HELLO."""
+    found: dict[bytes, dict[int, list[Value]]] = {}
+    for peer, line in _lines(node, client):
+        number = peer.process[8] if peer.process else 0
+        found.setdefault(peer.process[:8] or peer.id, {})[number] = [number, *line]
+    return [[lines[number] for number in sorted(lines)] for lines in found.values()]
 
 
 def qowner(node: Node, client: Client, args: list[bytes]) -> None:
@@ -256,7 +273,7 @@ def qowner(node: Node, client: Client, args: list[bytes]) -> None:
 
 def _myself(node: Node, priority: int) -> Peer:
     ip, port = node.peers.endpoint()
-    return Peer(node.id, ip, port, priority, node.peers.tls_port)
+    return Peer(node.id, ip, port, priority, node.peers.tls_port, node.peers.own_process)
 
 
 def _place(peer: Peer, tls: bool) -> list[Value]:

@@ -122,14 +122,14 @@ CASES = [
     Case(
         "DisqueLinksDown",
         {
-            f'disque_cluster_nodes{{state="ok",{NODE}}}': gauge(3, 3),
+            f'disque_cluster_processes{{state="ok",{NODE}}}': gauge(3, 3),
             f"disque_cluster_links_up{{{NODE}}}": gauge(2, 1),
         },
     ),
     Case(
         "DisqueLinksDown",
         {
-            f'disque_cluster_nodes{{state="ok",process="{number}",{NODE}}}': gauge(4, 4)
+            f'disque_cluster_processes{{state="ok",process="{number}",{NODE}}}': gauge(4, 4)
             for number in range(2)
         }
         | {

@@ -31,6 +31,9 @@ def test_all_processes_serve_and_are_one_cluster(several: Start, tmp_path: Path)
     hello = server.nodes[1].ask("HELLO")
     assert isinstance(hello, list)
     assert sorted(int(line[2]) for line in hello[2:]) == [server.main.port, server.main.port + 1]
+    [processes] = server.nodes[1].ask("CLUSTER", "PROCESSES")  # type: ignore[misc]
+    places = [(number, int(port)) for number, _, _, port, _ in processes]
+    assert places == [(0, server.main.port), (1, server.main.port + 1)]
     id = add_job(server.nodes[0].wire(), *ALONE)
     job = server.nodes[1].wire()("GETJOB", "FROM", "q")
     assert isinstance(job, list)

@@ -125,6 +125,19 @@ def test_jobs(writer: PacketWriter, type: int, count: int) -> None:
     assert (message.jobs, message.flags) == (jobs, 1)
 
 
+def test_a_process_says_which_one_of_its_server_it_is(writer: PacketWriter) -> None:
+    before = writer.fail(OTHER)
+    assert bus.sender_process(before) == b""
+    writer.process = b"servname\x02\x04"
+    writer.refresh()
+    packet = writer.fail(OTHER)
+    assert bus.sender_process(packet) == b"servname\x02\x04"
+    assert packet[:108] + bytes(10) + packet[118:] == before
+    writer.extensions = 0
+    writer.refresh()
+    assert writer.fail(OTHER)[102:136] == bytes(34)  # as C Disque's
+
+
 def test_fail(writer: PacketWriter) -> None:
     packet = writer.fail(OTHER)
     assert packet == header(3, 184) + OTHER

@@ -11,7 +11,9 @@ from disque_trio.cluster.links import Link
 from disque_trio.cluster.membership import Membership
 from disque_trio.protocol.bus import (
     MEET,
+    NODE_FAIL,
     NODE_LEAVING,
+    NODE_PFAIL,
     PING,
     PONG,
     PacketWriter,
@@ -64,8 +66,9 @@ class ClusterBench(Bench):
         self.membership.me.ip = "10.0.0.1"
         self.membership.cron(START)
 
-    def meet(self, number: int) -> bytes:
-        """Meet node ``number``, which answers; return its id."""
+    def meet(self, number: int, process: bytes = b"") -> bytes:
+        """Meet node ``number``, which answers, and is this ``process`` of its server; return its
+        id."""
         id = f"{number}".encode() * 40
         assert self("CLUSTER", "MEET", f"10.0.0.{number}", 7711) == b"OK"
         self.membership.cron(self.now)
@@ -74,7 +77,10 @@ class ClusterBench(Bench):
         link.remote_ip = f"10.0.0.{number}"
         self.membership.opened(link, self.now)
         assert packet_type(link.sent[0]) == MEET
-        self.membership.receive(link, PacketWriter(id, 7711).gossip(PONG, []), self.now)
+        writer = PacketWriter(id, 7711)
+        writer.process = process
+        writer.refresh()
+        self.membership.receive(link, writer.gossip(PONG, []), self.now)
         return id
 
     def fields(self) -> dict[str, str]:
@@ -109,6 +115,27 @@ def test_meet_begins_a_handshake_which_nodes_hello_and_info_show(joined: Cluster
         "cluster_stats_messages_sent": "0",
         "cluster_stats_messages_received": "0",
     }
+
+
+def test_members_that_are_processes_of_a_server_are_shown_together(joined: ClusterBench) -> None:
+    assert joined("CLUSTER", "PROCESSES") == [[[0, joined.node.id, b"10.0.0.1", b"7711", b"1"]]]
+    second = joined.meet(2, b"servname\1\2")
+    alone = joined.meet(3)
+    first = joined.meet(4, b"servname\0\2")
+    assert joined("CLUSTER", "PROCESSES") == [
+        [[0, joined.node.id, b"10.0.0.1", b"7711", b"1"]],
+        [[0, first, b"10.0.0.4", b"7711", b"1"], [1, second, b"10.0.0.2", b"7711", b"1"]],
+        [[0, alone, b"10.0.0.3", b"7711", b"1"]],
+    ]
+    assert len(joined.text("CLUSTER", "NODES").splitlines()) == 4
+    known = joined.membership
+    assert known.states() == {"ok": 4, "pfail": 0, "fail": 0, "handshake": 0}
+    assert known.node_states() == {"ok": 3, "pfail": 0, "fail": 0, "handshake": 0}
+    known._known[first].flags |= NODE_FAIL
+    assert known.node_states() == {"ok": 3, "pfail": 0, "fail": 0, "handshake": 0}
+    known._known[second].flags |= NODE_PFAIL
+    known._known[alone].flags |= NODE_FAIL
+    assert known.node_states() == {"ok": 1, "pfail": 1, "fail": 1, "handshake": 0}
 
 
 def test_a_node_that_was_met_is_counted_and_shown(joined: ClusterBench) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from socket import socket
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,11 +19,13 @@ from disque_trio.node.worker import Worker
 from disque_trio.notation.addresses import format_address
 from disque_trio.process.restart import replace_process
 from disque_trio.process.systemd import Notifier
+from disque_trio.respserver.client import Client
 from disque_trio.respserver.commands.info import Fields
 from disque_trio.respserver.process_host import ProcessHost, Program, resident
 
 if TYPE_CHECKING:
     from disque_trio.node.siblings import Siblings
+    from disque_trio.node.together import Together
 
 
 class NodeProgram(Program, Protocol):
@@ -68,6 +71,7 @@ class NodeHost(ProcessHost):
         self._worker = worker
         self._notifier = notifier
         self._activated = activated
+        self._together: Together | None = None
 
     def move_problem(self, directory: str) -> str:
         return super().move_problem(directory) or self._cluster.move_problem(directory) or ""
@@ -78,11 +82,55 @@ class NodeHost(ProcessHost):
         else:
             rewrite(self._worker.shared(self._config))
 
+    def begin_restart(self, client: Client) -> bool:
+        siblings = self._node_program.siblings
+        if self._together is None or siblings is None or not siblings.is_common(client):
+            return False
+        self._together.begin_restart(client)
+        return True
+
+    def begin_shutdown(self, client: Client) -> bool:
+        if self._together is None:
+            return False
+        self._together.begin_shutdown(client)
+        return True
+
+    def work_together(self, siblings: "Siblings") -> None:
+        """Do with the other processes what clients want of all."""
+        from disque_trio.node.together import Together
+
+        siblings.obey(self._obey)
+        self._together = Together(
+            siblings,
+            self._engine,
+            self.restart,
+            self._restart_problem,
+            self._dump,
+            partial(self.shutdown, False),
+        )
+
+    def _obey(self, what: bytes) -> str | None:
+        """Do what another process asks for; return what went wrong."""
+        if what == b"RESTART":
+            return self.restart()
+        if what == b"DUMP":
+            return self._dump()
+        self._node_program.daemon.persistence.rewriting.apply()
+        return None
+
+    def _dump(self) -> str | None:
+        problem = self._node_program.daemon.persistence.dump_now()
+        return "ERR Errors trying to SHUTDOWN. Check logs." if problem else None
+
+    def _restart_problem(self) -> str | None:
+        problem = self._node_program.restart_problem()
+        return None if problem is None else f"ERR RESTART is not possible: {problem}"
+
     def restart(self) -> str | None:
         daemon = self._node_program.daemon
-        problem = self._node_program.restart_problem()
+        problem = self._restart_problem()
         if problem is not None:
-            return f"ERR RESTART is not possible: {problem}"
+            return problem
         # With an index, the file that there is says enough, and takes no time.
         if not self._is_known() and daemon.persistence.dump_now():
             return "ERR Errors trying to RESTART. Check logs."

@@ -245,6 +245,7 @@ class Server(Product):
                 self._host.report,
                 self.log,
             )
+            self._host.work_together(self.siblings)
         self.daemon.apply(list(config.values()))
         try:
             self._host.read_users()

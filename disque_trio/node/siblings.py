@@ -11,7 +11,9 @@ One process reads from it at any time:
    gone, or READY came late. From TAKE on, the new one serves it.
 
 Until TAKE is sent, whatever happens to the other process, the old one serves the client on.
-Once a second each one also tells the others its figures, for INFO: FIGURES.
+Once a second each one also tells the others its figures, for INFO: FIGURES. RESTART, DUMP (write
+the jobs) and APPLY (go on as configured) ask another one to do that; it replies DONE, with what
+went wrong (``together``). Processes of older releases ignore all of these.
 
 Only processes of the same user may connect; others cannot bind the names, which are not known
 before they are bound.
@@ -22,7 +24,7 @@ import math
 import os
 import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
@@ -36,6 +38,7 @@ from disque_trio.process.logs import Log
 from disque_trio.resp.command import encode_command
 from disque_trio.resp.request import RequestParser
 from disque_trio.respserver.acl.user import User
+from disque_trio.respserver.client import Client
 from disque_trio.respserver.commands.info import Fields
 from disque_trio.respserver.io.acceptor import Acceptor
 from disque_trio.respserver.io.beside import Beside
@@ -52,6 +55,11 @@ _PATIENCE = 0.5  # s until a client that was offered is served here after all
 _EACH = 1.0  # s between two reports of figures ...
 _SHARE = 50  # ... which take at most one part in this many of the time
 _QUEUES_A_STEP = 1_000
+_ANSWERS = 300.0  # s that another process may take to write its jobs ...
+_RETURNS = 600.0  # ... and then to load them
+RESTART = b"RESTART"
+DUMP = b"DUMP"
+APPLY = b"APPLY"
 _FORM = b"1"  # of the messages; a process of another release may have another one
 _CREDENTIALS = struct.Struct("3i")  # process, user and group at the other end
 
@@ -139,6 +147,11 @@ class Siblings:
         self._report = report
         self._queued = 0  # jobs, when they were last counted
         self._table = SiblingTable(number, count)
+        self._obey: Callable[[bytes], str | None] = lambda what: "ERR not yet"
+        self._answers: dict[int, str] = {}
+        self._came: set[int] = set()  # processes that began to serve
+        self._heard = trio.Event()  # one of both has changed, or a process has ended
+        self._nursery: trio.Nursery | None = None
         self.log = log
         self._acceptors: list[Acceptor] = []
         self._entrance: _Entrance | None = None
@@ -163,6 +176,7 @@ class Siblings:
         ]
         try:
             async with trio.open_nursery() as nursery:
+                self._nursery = nursery
                 for acceptor in self._acceptors:
                     nursery.start_soon(acceptor.run)
                 nursery.start_soon(self._tell_figures)
@@ -260,6 +274,7 @@ class Siblings:
         link.offers = {}
         if not any(other.number == link.number and not other.ours for other in self._links):
             self._table.gone(link.number)
+        self._note()
         for acceptor in self._acceptors:
             acceptor.look_again()
         if link.ours and link.id and not self._closed:
@@ -332,8 +347,65 @@ class Siblings:
         elif kind == b"HERE":
             link.number = int(words[0])
             self._connect(link.number)
+            self._came.add(link.number)
+            self._note()
         elif kind == b"FIGURES":
             self._table.heard(int(words[0]), read_report(words[2:]), trio.current_time())
+
+        elif kind in (RESTART, DUMP, APPLY):
+            problem = self._obey(kind) or ""
+            self._send(link, [b"DONE", b"%d" % self.number, _FORM, problem.encode()])
+        elif kind == b"DONE":
+            self._answers[int(words[0])] = words[2].decode("utf-8", "replace")
+            self._note()
+
+    # ---- what all processes do together ---------------------------------------------------------
+
+    def obey(self, obey: Callable[[bytes], str | None]) -> None:
+        """Do what others ask for with ``obey``, which returns what went wrong."""
+        self._obey = obey
+
+    def spawn(self, task: Callable[..., Awaitable[None]], *words: object) -> None:
+        """Start a task that may ask others."""
+        assert self._nursery is not None  # clients are only served while it is open
+        self._nursery.start_soon(task, *words)
+
+    def others(self) -> list[int]:
+        """The numbers of the other processes."""
+        return [number for number in range(self.count) if number != self.number]
+
+    def is_common(self, client: Client) -> bool:
+        """Whether ``client`` has connected to the server, not to one process of it."""
+        connection = self._engine.clients.by_id.get(client.id)
+        return self.number == 0 or isinstance(connection, MovableConnection)
+
+    async def ask(self, number: int, what: bytes) -> str | None:
+        """Ask another process for RESTART, DUMP or APPLY. Returns what went wrong, or empty; None:
+        it does not serve."""
+        links = [link for link in self._links if link.ours and link.number == number and link.id]
+        self._answers.pop(number, None)
+        self._came.discard(number)
+        if not links or not self._send(links[0], [what, b"%d" % self.number, _FORM]):
+            return None
+        with trio.move_on_after(_ANSWERS):
+            while number not in self._answers:
+                if links[0] not in self._links:
+                    return "it has ended"
+                await self._heard.wait()
+            return self._answers.pop(number)
+        return "it does not answer"
+
+    async def comes_back(self, number: int) -> bool:
+        """Wait until the other process serves that was asked to restart."""
+        with trio.move_on_after(_RETURNS):
+            while number not in self._came:
+                await self._heard.wait()
+            return True
+        return False
+
+    def _note(self) -> None:
+        self._heard.set()
+        self._heard = trio.Event()
 
     # ---- handing over ---------------------------------------------------------------------------
 

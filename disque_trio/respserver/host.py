@@ -110,6 +110,16 @@ class Host:
         if ``rewrite_aof``. Return the text of the error reply if that failed."""
         return None
 
+    def begin_restart(self, client: Client) -> bool:
+        """Begin to restart all processes of the server, if ``client`` means these; it gets an error
+        if that fails."""
+        return False
+
+    def begin_shutdown(self, client: Client) -> bool:
+        """Begin to write the jobs of all processes of the server, and then to end them, if there
+        are several; likewise."""
+        return False
+
     def restart(self) -> str | None:
         """Stop serving, write all jobs and queues, and start a new process that continues with
         them. Return the text of the error reply if that failed."""

@@ -72,7 +72,7 @@ def shutdown(node: Machine, client: Client, args: list[bytes]) -> None:
     if len(args) == 1 or (len(args) == 2 and args[1].lower() in (b"save", b"nosave")):
         problem = node.host.shutdown(False)
     elif len(args) == 2 and args[1].lower() == b"rewrite-aof":
-        problem = node.host.shutdown(True)
+        problem = None if node.host.begin_shutdown(client) else node.host.shutdown(True)
     else:
         raise CommandError(SYNTAX)
     if problem is not None:
@@ -81,7 +81,7 @@ def shutdown(node: Machine, client: Client, args: list[bytes]) -> None:
 
 def restart(node: Machine, client: Client, args: list[bytes]) -> None:
     """RESTART: a new process continues with jobs and queues; no reply unless that fails."""
-    problem = node.host.restart()
+    problem = None if node.host.begin_restart(client) else node.host.restart()
     if problem is not None:
         raise CommandError(problem)
 

@@ -5,12 +5,13 @@ import re
 import signal
 import socket
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from disque_trio.resp.command import encode_command
-from tests.support.harness import HANG_SECONDS, Wire, wait_until
+from tests.support.harness import HANG_SECONDS, LiveNode, Wire, wait_until
 from tests.support.live_helpers import add_job, pairs
 from tests.support.one_port import OnePort, use
 from tests.support.several import NOT_YET, Start, is_alive
@@ -203,6 +204,13 @@ def test_clients_go_on_while_a_process_is_killed_or_restarts(several: Start) -> 
                 added.add(id.decode())
                 rounds[number] += 1
 
+    def is_another(node: LiveNode, run_id: str) -> bool:
+        """Whether ``node`` is not the one with this ``run_id`` any more, and all serve."""
+        try:
+            return server.serves() and node.info("server")["run_id"] != run_id
+        except NOT_YET:
+            return False  # the first one restarts after the others
+
     threads = [
         threading.Thread(target=produce, args=(number, port.queue(number))) for number in range(2)
     ]
@@ -225,11 +233,7 @@ def test_clients_go_on_while_a_process_is_killed_or_restarts(several: Start) -> 
             run_id = node.info("server")["run_id"]
             node.wire().send("RESTART")
             all_go_on()
-            wait_until(
-                lambda node=node, run_id=run_id: (
-                    server.serves() and node.info("server")["run_id"] != run_id
-                )
-            )
+            wait_until(partial(is_another, node, run_id))
         all_go_on()
     finally:
         over.set()

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -198,6 +199,59 @@ def test_restart_replaces_one_process_and_keeps_its_jobs(several: Start) -> None
     wait_until(is_back)
     assert server.pid(1) == pid
     assert server.nodes[1].ask("QLEN", "q") == 1
+
+
+def test_restart_at_the_common_port_replaces_one_after_the_other_and_refuses_nobody(
+    several: Start, tmp_path: Path
+) -> None:
+    file = tmp_path / "disque.conf"
+    file.write_text(f'dir "{tmp_path}"\n')
+    server = several(file=str(file))
+    ids = [add_job(node.wire(), *ALONE) for node in server.nodes]
+    pids = [server.pid(number) for number in range(COUNT)]
+
+    def run_ids() -> list[str]:
+        return [node.info("server")["run_id"] for node in server.nodes]
+
+    before = run_ids()
+    file.write_text("nonsense 1\n")
+    assert "is not possible" in server.main.wire().error("RESTART")
+    file.write_text(f'dir "{tmp_path}"\n')
+    asker = server.main.wire()
+    asker.send("RESTART")
+    over = threading.Event()
+    refused: list[OSError] = []
+
+    def connect() -> None:
+        while not over.is_set():
+            try:
+                socket.create_connection(("127.0.0.1", server.main.port)).close()
+            except OSError as problem:
+                refused.append(problem)
+
+    crowd = threading.Thread(target=connect)
+    crowd.start()
+    try:
+        assert asker.closed()  # the one that was asked is the last
+        wait_until(server.serves)
+    finally:
+        over.set()
+        crowd.join()
+    assert not refused
+    assert not set(before) & set(run_ids())
+    assert [server.pid(number) for number in range(COUNT)] == pids
+    for node, id in zip(server.nodes, ids, strict=True):
+        assert pairs(node.ask("SHOW", id))["state"] == b"queued"
+
+
+def test_shutdown_with_a_new_file_writes_the_jobs_of_all(several: Start) -> None:
+    server = several()
+    ids = [add_job(node.wire(), *ALONE) for node in server.nodes]
+    server.nodes[1].wire().send("SHUTDOWN", "REWRITE-AOF")
+    assert server.main.process.wait(HANG_SECONDS) == 0
+    server = several("--aof-enqueue-jobs-once", "yes")
+    for node, id in zip(server.nodes, ids, strict=True):
+        assert pairs(node.ask("SHOW", id))["state"] == b"queued"
 
 
 def test_the_processes_stop_without_their_supervisor(several: Start) -> None:

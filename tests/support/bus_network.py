@@ -1,4 +1,5 @@
-"""The process behind ``BusProxy``: forwards traffic between nodes, or does not.
+"""The process behind ``BusProxy``: forwards traffic between nodes, or does not; that of clients
+always.
 
 ``python -m tests.support.bus_network DESCRIPTOR`` reads the doors from that socket, listens, and
 then executes one order per line. It ends when the socket is closed.
@@ -9,6 +10,7 @@ import select
 import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from math import inf
 
 import trio
@@ -31,6 +33,7 @@ class BusNetwork:
     """
 
     def __init__(self, doors: Sequence[Sequence[int]]) -> None:
+        self._doors = doors
         self._ports = [real + BUS_OFFSET for _, real in doors]
         self._announced = [announced + BUS_OFFSET for announced, _ in doors]
         self._by_port = {announced: index for index, (announced, _) in enumerate(doors)}
@@ -64,17 +67,21 @@ class BusNetwork:
     # ---- connections ---------------------------------------------------------------------------
 
     async def open(self) -> list[trio.SocketListener]:
-        """Listen in place of the nodes. Raises OSError if a port is taken."""
+        """Listen in place of the nodes: for each other, then for clients. Raises OSError if a port
+        is taken."""
         listeners: list[trio.SocketListener] = []
-        for port in self._announced:
+        for port in [*self._announced, *self._by_port]:
             listeners += await trio.open_tcp_listeners(port, host=HOST)
         return listeners
 
     async def serve(self, listeners: list[trio.SocketListener]) -> None:
         """Forward traffic forever."""
+        count = len(self._ports)
         async with trio.open_nursery() as nursery:
-            for index, listener in enumerate(listeners):
+            for index, listener in enumerate(listeners[:count]):
                 nursery.start_soon(self._listen, nursery, index, listener)
+            for (_, real), listener in zip(self._doors, listeners[count:], strict=True):
+                nursery.start_soon(_listen_to_clients, nursery, real, listener)
 
     async def _listen(
         self, nursery: trio.Nursery, callee: int, listener: trio.SocketListener
@@ -148,6 +155,35 @@ class BusNetwork:
             if not data:
                 send.send_nowait((trio.current_time(), b""))
                 return
+
+
+async def _listen_to_clients(
+    nursery: trio.Nursery, real: int, listener: trio.SocketListener
+) -> None:
+    while True:
+        nursery.start_soon(_serve_client, real, await listener.accept())
+
+
+async def _serve_client(real: int, outer: trio.SocketStream) -> None:
+    """Forward a client's connection to the ``real`` port of a node until one of them ends it."""
+    async with outer:
+        try:
+            async with (
+                await trio.open_tcp_stream(HOST, real) as inner,
+                trio.open_nursery() as nursery,
+            ):
+                end = nursery.cancel_scope
+                nursery.start_soon(_copy, outer, inner, end)
+                nursery.start_soon(_copy, inner, outer, end)
+        except OSError:
+            return  # the node is gone
+
+
+async def _copy(source: trio.abc.Stream, target: trio.abc.Stream, end: trio.CancelScope) -> None:
+    with suppress(trio.BrokenResourceError):
+        async for data in source:
+            await target.send_all(data)
+    end.cancel()
 
 
 def _is_given_up(stream: trio.SocketStream) -> bool:

@@ -3,7 +3,7 @@
 Other nodes connect to a node that announces port P at P + 10000, where the proxy listens; it
 forwards to the node's real bus port. The first packet of a connection identifies the caller, so
 each direction between two nodes can be broken separately. Nodes are named by their index in the
-list of doors.
+list of doors. Clients that go to P, which other nodes name, are always let through.
 
 It is a separate process (``bus_network``). A thread in the test process would have to wait for the
 clients' threads; on a busy machine it would serve connections only after the nodes had abandoned

@@ -43,9 +43,10 @@ def free_cluster_ports(count: int) -> list[int]:
 
 class Member(LiveNode):
     """A node of a cluster. It can be restarted with the same port and directory. ``program`` is the
-    command that starts it, if that is not the one of the tests."""
+    command that starts it, if that is not the one of the tests; ``is_c``: it is C Disque."""
 
     program: Sequence[str] = ()
+    is_c = False
 
     def __init__(self, index: int, port: int, announced: int, directory: Path) -> None:
         self.index = index
@@ -59,7 +60,8 @@ class Member(LiveNode):
 
     def spawn(self) -> None:
         """Start the process without waiting for it."""
-        options = trusting(["--bind", HOST, "--port", str(self.port), *self.options])
+        options = ["--bind", HOST, "--port", str(self.port), *self.options]
+        options = options if self.is_c else trusting(options)
         with self.log.open("ab") as output:
             if self.program:
                 self.process = subprocess.Popen(

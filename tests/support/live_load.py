@@ -12,6 +12,8 @@ from contextlib import contextmanager
 import hiredis
 import pytest
 
+from disque_trio.client import DisqueError
+from disque_trio.client.sync import Client, connect
 from tests.support.bus_proxy import HOST
 from tests.support.harness import HANG_SECONDS, Wire, wait_until
 from tests.support.live_cluster import LiveCluster, Member
@@ -19,6 +21,7 @@ from tests.support.live_cluster import LiveCluster, Member
 QUEUE = "work"
 ONCE = "once"  # its jobs have RETRY 0
 REFUSED_PAUSE = 0.1  # s; a node that reaches too few others refuses at once
+BATCH = 100  # jobs that are added at once
 LET_DOWN = 0.1  # fraction of the jobs whose first consumer does not acknowledge them
 
 
@@ -28,7 +31,8 @@ class Ledger:
     Attributes:
         confirmed: ids of jobs that a node promised to deliver at least once. confirmed_once: those
             of jobs that it promised to deliver at most once.
-        delivered: how often each job was delivered. once: those of them with RETRY 0.
+        delivered: how often each job was delivered. once: those of them with RETRY 0. again: how
+            many deliveries were not the first of a job, by queue.
         ended: ids sent in acknowledgements. acked: those that a node confirmed.
         refused: the first words of ADDJOB's errors.
         problems: what must never happen.
@@ -39,6 +43,7 @@ class Ledger:
         self.confirmed_once: set[bytes] = set()
         self.delivered: Counter[bytes] = Counter()
         self.once: set[bytes] = set()
+        self.again: Counter[bytes] = Counter()
         self.ended: set[bytes] = set()
         self.acked: set[bytes] = set()
         self.refused: Counter[str] = Counter()
@@ -60,6 +65,7 @@ class Ledger:
         with self._lock:
             self.delivered[id] += 1
             first = self.delivered[id] == 1
+            self.again[queue] += not first
             if queue == ONCE.encode():
                 self.once.add(id)
                 if self.delivered[id] > 1:
@@ -102,26 +108,34 @@ class Load:
         pause: float = 0.002,
         retry: int = 1,
         size: int = 20,
+        count: int = 1,
     ) -> None:
-        """Start a producer at each of ``nodes``: ADDJOB with ``options``, with a pause in s, and
-        bodies of up to ``size`` bytes."""
+        """Start a producer at each of ``nodes``: ADDJOB with ``options``, ``count`` at once, with a
+        pause in s, and bodies of up to ``size`` bytes."""
         once = queue == ONCE
         words: list[str | int] = ["RETRY", 0, "REPLICATE", 1] if once else ["RETRY", retry]
         words += options
 
         def work(wire: Wire) -> None:
-            body = os.urandom(random.randint(20, size))
-            reply = wire("ADDJOB", queue, body, timeout, *words)
-            self.ledger.added(reply, once)
+            for _ in range(count):
+                body = os.urandom(random.randint(20, size))
+                wire.send("ADDJOB", queue, body, timeout, *words)
+            for _ in range(count):
+                reply = wire.read()
+                self.ledger.added(reply, once)
             time.sleep(pause if isinstance(reply, bytes) else max(pause, REFUSED_PAUSE))
 
         self._start(self._producers, nodes, work, self._no_more)
 
     def consume(
-        self, nodes: Iterable[Member], queues: Sequence[str] = (QUEUE, ONCE), count: int = 20
+        self,
+        nodes: Iterable[Member],
+        queues: Sequence[str] = (QUEUE, ONCE),
+        count: int = 20,
+        let_down: float = LET_DOWN,
     ) -> None:
-        """Start a consumer at each of ``nodes``: GETJOB and ACKJOB. It sometimes drops the first
-        delivery of a job that can be redelivered."""
+        """Start a consumer at each of ``nodes``: GETJOB and ACKJOB. It drops that fraction of the
+        first deliveries of jobs that can be redelivered."""
 
         def work(wire: Wire) -> None:
             jobs = wire("GETJOB", "TIMEOUT", 200, "COUNT", count, "FROM", *queues)
@@ -133,13 +147,86 @@ class Load:
             ids = [
                 job[1]
                 for job in jobs
-                if not self.ledger.taken(job[0], job[1]) or random.random() > LET_DOWN
+                if not self.ledger.taken(job[0], job[1]) or random.random() > let_down
             ]
             self.ledger.ended.update(ids)
             if ids and isinstance(wire("ACKJOB", *ids), int):
                 self.ledger.acked.update(ids)
 
         self._start(self._consumers, nodes, work, self._end)
+
+    def add(self, nodes: Iterable[Member], count: int, queue: str, *options: str | int) -> int:
+        """Add ``count`` jobs at each of ``nodes``, now; returns how many there are."""
+        before = len(self.ledger.confirmed)
+        for node in nodes:
+            wire = node.wire()
+            for _ in range(0, count, BATCH):
+                for _ in range(BATCH):
+                    wire.send("ADDJOB", queue, os.urandom(20), 10_000, *options)
+                for _ in range(BATCH):
+                    self.ledger.added(wire.read(), False)
+            wire.close()
+        return len(self.ledger.confirmed) - before
+
+    def produce_at_best(self, count: int, queues: Sequence[str], pause: float = 0.01) -> None:
+        """Start ``count`` producers that go to the node that is best for each of ``queues``."""
+
+        def work(client: Client) -> None:
+            id = client.add(
+                random.choice(queues), os.urandom(20), replicate=2, retry=1, timeout=1.0
+            )
+            self.ledger.added(id.encode(), False)
+            time.sleep(pause)
+
+        self._start_aware(self._producers, count, work, self._no_more)
+
+    def consume_at_best(self, count: int, queues: Sequence[str]) -> None:
+        """Start ``count`` consumers that go to the node that is best for ``queues``."""
+
+        def work(client: Client) -> None:
+            jobs = client.get(*queues, timeout=0.2, count=20)
+            ids = [
+                job.id
+                for job in jobs
+                if not self.ledger.taken(job.queue.encode(), job.id.encode())
+                or random.random() > LET_DOWN
+            ]
+            self.ledger.ended.update(id.encode() for id in ids)
+            if ids:
+                client.ack(*ids)
+                self.ledger.acked.update(id.encode() for id in ids)
+
+        self._start_aware(self._consumers, count, work, self._end)
+
+    def _start_aware(
+        self,
+        threads: list[threading.Thread],
+        count: int,
+        work: Callable[[Client], None],
+        until: threading.Event,
+    ) -> None:
+        nodes = [f"{HOST}:{node.announced}" for node in self.cluster]
+        for number in range(count):
+            first = number % len(nodes)
+            thread = threading.Thread(
+                target=self._run_aware, args=(nodes[first:] + nodes[:first], work, until)
+            )
+            threads.append(thread)
+            thread.start()
+
+    def _run_aware(
+        self, nodes: list[str], work: Callable[[Client], None], until: threading.Event
+    ) -> None:
+        try:
+            with connect(nodes, retry_for=HANG_SECONDS) as client:
+                while not until.is_set():
+                    try:
+                        work(client)
+                    except DisqueError as error:
+                        self.ledger.added(error, False)
+                        until.wait(REFUSED_PAUSE)
+        except Exception as problem:
+            self.ledger.problems.append(repr(problem))
 
     def _start(
         self,

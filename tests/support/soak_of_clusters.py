@@ -3,9 +3,12 @@
     python -m tools.soak_cluster [--rounds 10] [--faults 8] [--nodes 5] [--seed N]
 
 A round starts a cluster with a proxy in front of each bus port, adds and takes jobs at every node,
-and meanwhile kills, stops, suspends, restarts and isolates nodes. Then all are up again, and
+and meanwhile kills, stops, suspends, restarts and isolates nodes. Some jobs are added by many at
+once and go to another node, where their only consumer is; some clients go to the best node; and
+many jobs stay where they are until the end. Then all nodes are up again, and
 
 - every job whose ADDJOB was answered with an id is delivered and can be acknowledged,
+- each of the jobs that nobody took is soon in the queue of a single node,
 - no job with RETRY 0 was delivered twice,
 - no node holds any job in the end.
 
@@ -21,12 +24,17 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.support.harness import HANG_SECONDS
+from tests.support.harness import HANG_SECONDS, wait_until
 from tests.support.live_cluster import LiveCluster, live_cluster
 from tests.support.live_load import ONCE, load_on
 
 OPTIONS = ("--appendonly", "yes", "--appendfsync", "always")
 DRAIN_SECONDS = 90.0
+FAR = "far"  # its producer and its consumer are at different nodes
+MET = ("met-0", "met-1", "met-2")  # those of each of these queues meet at the best node
+IDLE = "idle"  # nobody takes its jobs until all faults are over
+IDLE_JOBS = 500  # at each node
+IDLE_SECONDS = 30.0
 FAULTS = ("kill", "kill two", "term", "restart", "pause", "cut", "stall", "mute", "ring", "isolate")
 DEATHS = {"kill": signal.SIGKILL, "kill two": signal.SIGKILL, "term": signal.SIGTERM}
 
@@ -74,11 +82,17 @@ def run_round(directory: Path, nodes: int, faults: int, rng: random.Random) -> s
         live_cluster(directory, nodes, *OPTIONS, proxied=True, node_timeout=1000) as cluster,
         load_on(cluster) as load,
     ):
+        idle = load.add(cluster, IDLE_JOBS, IDLE, "REPLICATE", min(nodes, 3), "RETRY", 2)
         load.consume(cluster)
         load.produce(cluster, "REPLICATE", 2, timeout=1000, pause=0.05)
         load.produce(cluster, "REPLICATE", 3, "DELAY", 1, timeout=1000, pause=0.05)
         load.produce(cluster, "REPLICATE", 2, "ASYNC", timeout=1000, pause=0.1)
         load.produce(cluster, queue=ONCE, pause=0.1)
+        source, target = rng.sample(range(nodes), 2)
+        load.produce([cluster[source]], "REPLICATE", 2, queue=FAR, pause=0.05, count=20)
+        load.consume([cluster[target]], (FAR,), count=100)
+        load.produce_at_best(2, MET)
+        load.consume_at_best(3, MET)
         for _ in range(faults):
             one, other = rng.sample(range(nodes), 2)
             what = rng.choice(FAULTS)
@@ -86,9 +100,17 @@ def run_round(directory: Path, nodes: int, faults: int, rng: random.Random) -> s
             fault(cluster, what, one, other, rng)
             time.sleep(rng.uniform(0, 0.5))
         cluster.wait_joined()
+        wait_until(lambda: queued(cluster, IDLE) == idle, IDLE_SECONDS)
+        load.consume(cluster, (IDLE,))
         ledger = load.finish(DRAIN_SECONDS)
-        again = sum(count > 1 for count in ledger.delivered.values())
-        return f"{len(ledger.confirmed)} confirmed, none lost, {again} delivered again"
+        again = ", ".join(f"{queue.decode()} {n}" for queue, n in sorted(ledger.again.items()))
+        return f"{len(ledger.confirmed)} confirmed, none lost; delivered again: {again}"
+
+
+def queued(cluster: LiveCluster, queue: str) -> int:
+    """How many jobs of ``queue`` the nodes have queued."""
+    lengths = [node.ask("QLEN", queue) for node in cluster]
+    return sum(length for length in lengths if isinstance(length, int))
 
 
 def run_rounds(

@@ -242,7 +242,7 @@ class Oracle:
             return
         for one, its_reply in zip(records, replies, strict=True):
             self._added(machine, request, one, its_reply)
-            job = machine.jobs.get(one.id)
+            job = machine.jobs.get(one.id) if one.id else None  # it was refused
             queue = b"" if job is None else self.promises.added_to([one.id]) or job.queue
             if queue not in (one.queue, b""):
                 self.problem(f"the job for {one.queue!r} is in {queue!r}", one.id)

@@ -125,6 +125,7 @@ class Timely:
         self._up: list[object] = []  # which nodes are up and linked with which
         self._same_since = 0  # since when they are, in µs
         self._queued: dict[bytes, int] = {}  # id: since when it is in some queue, in µs
+        self._restored: set[tuple[int, int, bytes]] = set()  # queued so: machine, life, id
         self._put_back: dict[bytes, int] = {}  # id: when a client last handed it back, in µs
         self._left: dict[bytes, int] = {}  # id: since when it is where nobody knew of its end
 
@@ -202,8 +203,12 @@ class Timely:
         """Whether the job may come from a node that need not know of its last delivery: it hears of
         that only now; or a holder did not know all others; or the node that delivered it was killed
         in the same ms, or was down since and could not say so when it was asked; or some node has
-        just started, and could not ask."""
+        just started, and could not ask; or the node was told to queue the job without asking."""
         now = self.world.loop.now
+        restored = (machine.index, machine.incarnation, id)
+        if restored in self._restored:
+            self._restored.remove(restored)
+            return True
         if self._forgot(watch) or now - watch.taken <= CROSSED:
             return True
         crossed = self._crossed.get(id, -1) >= watch.taken - SOON
@@ -256,6 +261,7 @@ class Timely:
         for job in machine.jobs.values():
             if job.state == QUEUED and job.delivered is not None:
                 self._jobs.setdefault(job.id, self._begin(machine, job)).extra += 1
+                self._restored.add((machine.index, machine.incarnation, job.id))
 
     def answered(self, client: Client) -> None:
         """A node sends something to ``client``."""

@@ -8,7 +8,6 @@ from typing import Any, Final
 from django.core import checks
 from django.utils import timezone
 
-from disque_integrations import results
 from disque_integrations.django import records
 from disque_integrations.django.framework import (
     BaseTaskBackend,
@@ -22,6 +21,7 @@ from disque_integrations.django.framework import (
 from disque_integrations.django.lookup import unfinished
 from disque_integrations.django.options import BackendOptions
 from disque_integrations.express import ADD_TIMEOUT, Express, add_once
+from disque_trio.client import kept as results
 from disque_trio.client.client import Client as AsyncClient
 from disque_trio.client.sync import Client
 from disque_trio.client.sync.client import connect_to

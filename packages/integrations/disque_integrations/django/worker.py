@@ -14,7 +14,6 @@ from django.db import close_old_connections
 from django.utils import timezone
 from django.utils.crypto import get_random_string
 
-from disque_integrations import results
 from disque_integrations.django import records
 from disque_integrations.django.backend import DisqueBackend
 from disque_integrations.django.framework import (
@@ -26,6 +25,7 @@ from disque_integrations.django.framework import (
     task_finished,
     task_started,
 )
+from disque_trio.client import kept as results
 from disque_trio.client import tracing
 from disque_trio.client.client import Client
 from disque_trio.client.connecting import connect_to

@@ -9,8 +9,8 @@ from dramatiq.message import Message
 from dramatiq.results import ResultBackend, ResultMissing, ResultTimeout
 from dramatiq.results.backend import DEFAULT_TIMEOUT
 
-from disque_integrations import results
 from disque_integrations.dramatiq.connecting import URL, connected, raise_as_broker_error
+from disque_trio.client import kept
 from disque_trio.client.client import Client as AsyncClient
 from disque_trio.client.sync import Client
 from disque_trio.client.urls import Cluster
@@ -18,7 +18,7 @@ from disque_trio.respclient.errors import DisqueError
 
 
 class DisqueBackend(ResultBackend):
-    """Keeps results in the cluster, each as a job; see ``disque_integrations.results``.
+    """Keeps results in the cluster, each as a job; see ``disque_trio.client.kept``.
 
     Args:
         url: see ``DisqueBroker``.
@@ -74,7 +74,7 @@ class DisqueBackend(ResultBackend):
             wait = (DEFAULT_TIMEOUT if timeout is None else timeout) / 1000
         name = self._name(self.build_message_key(message))
         try:
-            data = self._connected().run(lambda client: results.read(client, name, wait))
+            data = self._connected().run(lambda client: kept.read(client, name, wait))
         except DisqueError as error:
             raise_as_broker_error(error)
         if data is None:
@@ -85,7 +85,7 @@ class DisqueBackend(ResultBackend):
         name, data = self._name(message_key), self.encoder.encode(result)
 
         async def keep(client: AsyncClient) -> None:
-            await results.keep(client, name, data, ttl / 1000, self._replicate)
+            await kept.keep(client, name, data, ttl / 1000, self._replicate)
 
         try:
             self._connected().run(keep)

@@ -18,17 +18,24 @@ RETRY = 30
 
 
 async def keep(
-    client: Client, queue: str, result: Name, seconds: float, replicate: int | None
+    client: Client,
+    queue: str,
+    result: Name,
+    seconds: float,
+    replicate: int | None,
+    *,
+    retry: int = RETRY,
 ) -> None:
     """Keep ``result`` in ``queue`` for ``seconds``, at least one, on ``replicate`` nodes. If the
-    queue already has a result, that one stays.
+    queue already has a result, that one stays. If its node crashes, nobody finds it for ``retry``
+    seconds.
 
     Raises:
         DisqueError: as for ``Client.add``.
     """
     ttl = max(1, math.ceil(seconds))
     # RETRY must be shorter than the life of the job.
-    retry = min(RETRY, max(1, ttl // 2))
+    retry = min(retry, max(1, ttl // 2))
     with tracing.unseen():
         await client.add(queue, result, retry=retry, ttl=ttl, replicate=replicate, unique="result")
 

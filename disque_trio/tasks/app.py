@@ -3,7 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import Any, Final, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
+from typing import Any, Final, ParamSpec, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 from disque_trio.client import Client, HeldJob
 from disque_trio.client.connecting import connect_to
@@ -13,7 +13,7 @@ from disque_trio.tasks import composing
 from disque_trio.tasks.calling import Backend
 from disque_trio.tasks.composing import WorkflowOptions
 from disque_trio.tasks.core import Core, Later
-from disque_trio.tasks.definition import Definition, name_of
+from disque_trio.tasks.definition import Definition, Results, name_of
 from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.handle import Handle, Handles
 from disque_trio.tasks.link import OfLoop, OwnThread
@@ -29,7 +29,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 
-_OF_DEFINITIONS = {"retries", "backoff", "retry_for", "never_for", "unique", "timeout"}
+_OF_DEFINITIONS = {"retries", "backoff", "retry_for", "never_for", "unique", "timeout", "results"}
 """Options of a task that are attributes of its definition."""
 _OF_JOBS = {*ScheduleOptions.__annotations__, "unique_for"}
 """Options of a task that are those of its jobs."""
@@ -49,6 +49,10 @@ class Decorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
+class _FormerOptions(TypedDict, total=False):
+    retry_for: float
+
+
 class Disque:
     """The tasks of a program, and the cluster that their jobs go to. Creating one does not connect.
 
@@ -64,14 +68,16 @@ class Disque:
         backend: the event loop in which workers run ``async`` functions: ``trio``, or ``asyncio``
             for functions that use its libraries.
         node_timeout: seconds to keep trying when no node can be reached.
-        retry_for: its former name.
         connect_timeout: seconds for each attempt to connect to a node.
+        results: where results are kept: ``memory``, in that of nodes, for a minute; or ``store``,
+            as jobs, for a day, which also holds larger ones.
         safe_adds: give a key (UNIQUE) to each job that has none of its own, so that adding it can
             be repeated if a node is lost, without adding it twice. Without this, losing a node
             raises ``ConnectionLost``, and in a partition both sides can add jobs.
+        former: ``retry_for``, the former name of ``node_timeout``.
 
     Raises:
-        ValueError: the URL or the serializer is invalid.
+        ValueError: the URL, the serializer or another argument is invalid.
 
     Attributes:
         cluster: the cluster that the URL describes.
@@ -88,24 +94,28 @@ class Disque:
         serializer: str | Serializer = "json",
         backend: Backend = "trio",
         node_timeout: float = 30.0,
-        retry_for: float | None = None,
         connect_timeout: float = 5.0,
+        results: Results = "memory",
         safe_adds: bool = True,
+        **former: Unpack[_FormerOptions],
     ) -> None:
         self.cluster: Final = _cluster_of_environment() if url is None else Cluster.parse(url)
         self.nodes: list[str] = list(self.cluster.nodes)
         self.password: str | None = self.cluster.password
         self._queue = queue
-        if retry_for is not None:
+        check_names(former, _FormerOptions.__annotations__)
+        if "retry_for" in former:
             old_word("retry_for", "node_timeout", 1)
-            node_timeout = retry_for
+            node_timeout = former["retry_for"]
         self._node_timeout = node_timeout
         self._connect_timeout = connect_timeout
         self._serializer = serializer_of(serializer)
         serializers = Serializers([Json(), self._serializer])
         key_for = node_timeout + KEY_FOR if safe_adds else None
         thread = OwnThread(self._open)
-        self.core: Core = Core(thread, serializers, key_for, _known(backend), self._open_at)
+        self.core: Core = Core(
+            thread, serializers, key_for, _known(backend), self._open_at, results
+        )
         self._policies: dict[str, QueuePolicy] = {}
         self._schedules = Schedules(name)
         self._starts: list[Callable[[], object]] = []

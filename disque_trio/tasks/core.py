@@ -3,12 +3,12 @@
 import warnings
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 from disque_trio.client import Client
 from disque_trio.respclient.foreign import in_async
 from disque_trio.tasks.calling import Backend
-from disque_trio.tasks.definition import Definition
+from disque_trio.tasks.definition import Definition, Results
 from disque_trio.tasks.link import Link, OfLoop, OwnThread
 from disque_trio.tasks.serializers import Serializers
 
@@ -24,6 +24,7 @@ class Core:
         key_for: seconds to keep the keys generated for jobs without one; None: generate none.
         backend: the event loop for ``async`` functions.
         elsewhere: connects to the node with this address.
+        results: where results are kept.
 
     Attributes:
         tasks: the tasks, by name.
@@ -36,14 +37,28 @@ class Core:
         key_for: float | None,
         backend: Backend,
         elsewhere: Callable[[str], AbstractAsyncContextManager[Client]],
+        results: Results,
     ) -> None:
         self.tasks: dict[str, Definition] = {}
         self.serializers = serializers
         self.key_for = key_for
         self.backend: Backend = backend
         self.elsewhere = elsewhere
+        if results not in get_args(Results):
+            raise ValueError(f"results must be memory or store, not {results!r}")
+        self.results: Results = results
         self._thread = thread
         self._links: list[Link] = []
+
+    def stores(self, definition: Definition | None) -> bool:
+        """Whether results of this task are stored; None: those of groups."""
+        said = None if definition is None else definition.results
+        return (said or self.results) == "store"
+
+    @property
+    def may_store(self) -> bool:
+        """Whether results of any task are stored."""
+        return self.results == "store" or any(map(self.stores, self.tasks.values()))
 
     @property
     def link(self) -> Link:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from disque_trio.tasks.serializers import Serializer
 
@@ -18,6 +18,9 @@ arguments."""
 Backoff: TypeAlias = tuple[float, float] | Callable[[int, BaseException], float]
 """The shortest and the longest pause before a retry, in seconds; or a function that returns the
 pause after the attempt of that number, the first being 1, which failed with that exception."""
+
+Results: TypeAlias = Literal["memory", "store"]
+"""Where results are kept: in the memory of nodes for a minute, or as jobs for a day."""
 
 DEFAULT_BACKOFF: Final = (1.0, 600.0)
 
@@ -61,6 +64,7 @@ class Definition:
         never_for: the exceptions after which it is not, although ``retry_for`` has them.
         timeout: how long the function may take, in seconds; None: forever.
         unique: see ``Unique``; None: as False, but jobs that tasks add have keys all the same.
+        results: where its results are kept; None: where the app says.
         options: options of ADDJOB, named as in ``Client.add``.
 
     Raises:
@@ -77,6 +81,7 @@ class Definition:
     never_for: tuple[type[BaseException], ...] = ()
     timeout: float | None = None
     unique: Unique | None = None
+    results: Results | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -93,6 +98,8 @@ class Definition:
         for name, types in (("retry_for", self.retry_for or ()), ("never_for", self.never_for)):
             if not isinstance(types, tuple) or not all(_is_exception(one) for one in types):
                 raise TypeError(f"{name} must be a tuple of exception classes, not {types!r}")
+        if self.results not in (None, *get_args(Results)):
+            raise ValueError(f"results must be memory or store, not {self.results!r}")
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"the timeout must be more than 0 seconds, not {self.timeout}")
         if "unique_for" in self.options and not self.unique:

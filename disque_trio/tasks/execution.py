@@ -14,12 +14,14 @@ from disque_trio.tasks.current import CurrentJob, running
 from disque_trio.tasks.definition import Backoff, Definition
 from disque_trio.tasks.ending import Ended, Ending, Held, Kind
 from disque_trio.tasks.errors import BadJob, Reject, Retry
+from disque_trio.tasks.looking import store
 from disque_trio.tasks.members import GROUP, behind
 from disque_trio.tasks.messages import (
     CONTENT_TYPE,
     DAY,
     ERROR_TYPE,
     PART,
+    STORED_TYPE,
     TASK,
     Opened,
     Result,
@@ -278,9 +280,17 @@ class Execution:
             error = next.on_error or opened.on_error
             step = replace(step, then=tuple(rest), on_error=error)
         else:
-            result = result_of(serializer, value, empty)
+            name = "a group" if definition is None else definition.name
+            result = result_of(serializer, value, empty, name, self._core.stores(definition))
 
         async def follow(job: Held) -> Result:
+            result = await add(job)
+            if not self._core.stores(definition):
+                return result
+            await self._store(job, definition, result)
+            return result if result.next is not None else replace(empty, content_type=STORED_TYPE)
+
+        async def add(job: Held) -> Result:
             if step is not None:
                 key = f"then {id}"
                 next = await self._with_client(
@@ -343,6 +353,8 @@ class Execution:
                 await self._with_client(
                     lambda client: told.add(client, trace, key=f"error {job.id}", kept=DAY)
                 )
+            if self._core.stores(definition):
+                await self._store(job, definition, left)
             if part is not None:
                 await self._with_client(lambda client: groups.add_part(client, part, left, job.id))
             try:
@@ -372,6 +384,10 @@ class Execution:
             about["total"] = failure.members.total
             about["failed"] = {str(n): why for n, why in failure.members.failed.items()}
         return behind(step, self._core.serializers, about)
+
+    async def _store(self, job: Held, definition: Definition | None, result: Result) -> None:
+        copies = None if definition is None else definition.options.get("replicate")
+        await self._with_client(lambda client: store(client, job.id, result, copies))
 
     async def _with_client(self, function: Callable[[Client], Awaitable[T]]) -> T:
         return await self._core.link.run(function)

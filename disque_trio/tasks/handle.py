@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, overload
+from typing import Any, Final, Generic, Literal, Self, TypeAlias, TypeVar, overload
 
 from disque_trio.client import Client
 from disque_trio.client.replies import Outcome
@@ -12,14 +12,16 @@ from disque_trio.tasks.errors import ResultGone, TaskFailed
 from disque_trio.tasks.looking import (
     AT_ONCE,
     MOST_IDS,
+    NEARBY,
     TaskProgress,
     WorkflowStatus,
     last_of,
     progress,
     status,
+    stored,
     why,
 )
-from disque_trio.tasks.messages import ERROR_TYPE, Result, split_error
+from disque_trio.tasks.messages import ERROR_TYPE, STORED_TYPE, Result, split_error
 from disque_trio.tasks.serializers import Serializers
 
 R = TypeVar("R")
@@ -35,6 +37,9 @@ _STATES: dict[str, State] = {
     "gone": "gone",
     "pending": "pending",
 }
+
+
+_KEPT: Final = 'nodes keep results for a minute (result-ttl); results="store" keeps them for a day'
 
 
 class Handle(Generic[R]):
@@ -133,15 +138,21 @@ class Handle(Generic[R]):
         return await status(client, self._core.elsewhere, self.id)
 
     async def _wait(self, client: Client, seconds: float | None) -> R:
-        value: R = await result_of(client, self._core.serializers, self.id, seconds)
+        value: R = await result_of(client, self._core, self.id, seconds)
         return value
 
     async def _state(self, client: Client) -> State:
-        [outcome] = await last_of(client, [self.id], AT_ONCE)
-        if outcome.state == "acked" and outcome.result is not None:
-            failed = Result.decode(outcome.result).content_type == ERROR_TYPE
-            return "failed" if failed else "done"
-        return _STATES[outcome.state]
+        id = self.id
+        while True:
+            [outcome] = await last_of(client, [id], AT_ONCE)
+            if outcome.state == "pending" and len((await client.hello()).nodes) > 1:
+                [outcome] = await last_of(client, [id], NEARBY)
+            result = await _left_by(client, self._core, outcome, AT_ONCE)
+            if result is None:
+                return _STATES[outcome.state]
+            if result.next is None:
+                return "failed" if result.content_type == ERROR_TYPE else "done"
+            id = result.next
 
 
 class Handles(Sequence[Handle[R]], Generic[R]):
@@ -202,9 +213,7 @@ class Handles(Sequence[Handle[R]], Generic[R]):
         for first in range(0, len(ids), MOST_IDS):
             # One command for many ids: waiting for each by itself would take a connection each.
             outcomes = await client.wait(ids[first : first + MOST_IDS], _left(until))
-            values += [
-                await _value(client, self._core.serializers, outcome, until) for outcome in outcomes
-            ]
+            values += [await _value(client, self._core, outcome, until) for outcome in outcomes]
         return values
 
 
@@ -217,36 +226,44 @@ def _left(until: float | None) -> float | None:
     return None if until is None else max(AT_ONCE, until - time.monotonic())
 
 
-async def result_of(
-    client: Client, serializers: Serializers, id: str, seconds: float | None
-) -> Any:
+async def result_of(client: Client, core: Core, id: str, seconds: float | None) -> Any:
     """Return the result of a job, or of the last one that follows it; see ``Handle.result``."""
     until = None if seconds is None else time.monotonic() + seconds
     [outcome] = await client.wait(id, _left(until))
-    return await _value(client, serializers, outcome, until)
+    return await _value(client, core, outcome, until)
 
 
-async def _value(
-    client: Client, serializers: Serializers, outcome: Outcome, until: float | None
-) -> Any:
+async def _value(client: Client, core: Core, outcome: Outcome, until: float | None) -> Any:
     """Return the result that ``outcome`` leads to. Raises the exceptions of ``Handle.result``."""
-    while outcome.state == "acked" and outcome.result is not None:
-        result = Result.decode(outcome.result)
+    while (result := await _left_by(client, core, outcome, _left(until))) is not None:
         if result.next is None:
             if result.content_type == ERROR_TYPE:
                 raise TaskFailed(outcome.id, *split_error(result.data.decode("utf-8", "replace")))
-            return value_of(result, serializers)
+            return value_of(result, core.serializers)
         [outcome] = await client.wait(result.next, _left(until))
     id = outcome.id
     if outcome.state == "pending":
         raise TimeoutError(f"the job {id} did not end in time")
     if outcome.state == "acked":
-        raise ResultGone(f"the job {id} is done, but its result is no longer kept")
+        raise ResultGone(f"the job {id} is done, but its result is no longer kept: {_KEPT}")
     if outcome.state == "gone":
-        raise ResultGone(f"nothing is known about the job {id} any more")
+        raise ResultGone(f"nothing is known about the job {id} any more: {_KEPT}")
     if outcome.state == "dead":
         raise TaskFailed(id, *split_error(await why(client, id)))
     raise TaskFailed(id, "", f"the job {'was ' * (outcome.state == 'cancelled')}{outcome.state}")
+
+
+async def _left_by(
+    client: Client, core: Core, outcome: Outcome, seconds: float | None
+) -> Result | None:
+    """Return the result that a job has left; None: it has not ended well, or its result is gone."""
+    if outcome.state == "acked" and outcome.result is not None:
+        result = Result.decode(outcome.result)
+        if result.content_type != STORED_TYPE:
+            return result
+    elif outcome.state not in ("acked", "gone") or not core.may_store:
+        return None
+    return await stored(client, core.elsewhere, outcome.id, seconds)
 
 
 def value_of(result: Result, serializers: Serializers) -> Any:

@@ -7,18 +7,21 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, TypeAlias
 
-from disque_trio.client import Client, DisqueError
+from disque_trio.client import Client, DisqueError, kept
 from disque_trio.client.replies import Outcome
 from disque_trio.client.shown import ShownJob
 from disque_trio.tasks.members import GROUP, Members
-from disque_trio.tasks.messages import ERROR_TYPE, TASK, Opened, Result
+from disque_trio.tasks.messages import DAY, ERROR_TYPE, TASK, Opened, Result
 
 AT_ONCE: Final = 0.001
 """Seconds to wait for what has already happened."""
-_NEARBY: Final = 0.1
-"""Seconds in which other nodes say what became of members that the node in use does not hold."""
+NEARBY: Final = 0.25
+"""Seconds in which other nodes say what became of jobs that the node in use does not hold: it asks
+them after 0.1 s."""
 MOST_IDS: Final = 1000
 """The most ids in one WAITJOB."""
+_AFTER_CRASH: Final = 3
+"""Seconds after which stored results can be found again if their node has crashed."""
 _MOST_REASONS: Final = 100
 """The most dead letters to look at for the reasons of failures."""
 
@@ -119,6 +122,40 @@ async def shown(client: Client, elsewhere: Elsewhere, id: str, but: str = "") ->
     return None if found is None else ShownJob.of(found)
 
 
+async def store(client: Client, id: str, result: Result, replicate: int | None) -> None:
+    """Store the result of the job ``id``, unless there is one already. Raises DisqueError."""
+    queue = f"result.{id}"
+    await kept.keep(client, queue, result.encode(), DAY, replicate, retry=_AFTER_CRASH)
+
+
+async def stored(
+    client: Client, elsewhere: Elsewhere, id: str, seconds: float | None
+) -> Result | None:
+    """Return the stored result of the job ``id``; None: there is none.
+
+    Args:
+        seconds: to wait for a node to find it after a crash; None: as long as that may take.
+    """
+    queue = f"result.{id}"
+    found = await kept.peek(client, queue)
+    if found is None:
+        hello = await client.hello()
+        for node in (node for node in hello.nodes if node.id != hello.node_id):
+            try:
+                async with elsewhere(str(node.address)) as other:
+                    found = await kept.peek(other, queue)
+            except DisqueError:
+                continue
+            if found is not None:
+                break
+    if found is None:
+        longest = 2.0 * _AFTER_CRASH
+        found = await kept.read(
+            client, queue, longest if seconds is None else min(seconds, longest)
+        )
+    return None if found is None else Result.decode(found)
+
+
 async def status(client: Client, elsewhere: Elsewhere, id: str) -> WorkflowStatus | None:
     """Return how far the job ``id`` is, or the one that follows it now, if that is a group; else,
     how the last group before it ended."""
@@ -165,7 +202,7 @@ def _ended(members: str) -> WorkflowStatus:
 async def _of_members(client: Client, job: ShownJob) -> WorkflowStatus:
     pairs = [(name, value.encode(errors="surrogateescape")) for name, value in job.header_pairs]
     members = Members.decode(Opened.of(job.body, pairs).body)
-    outcomes = await last_of(client, members.ids, _NEARBY)
+    outcomes = await last_of(client, members.ids, NEARBY)
     failed = dict.fromkeys(sorted(members.failed), "")
     done = 0
     for number, outcome in enumerate(outcomes):

@@ -42,8 +42,10 @@ that, unless it lives longer than a day."""
 MOST_REASON = 4000
 """The most bytes in a reason; a node accepts 4096."""
 
-MOST_RESULT = 1_000_000
+MOST_RESULT: Final = 1_000_000
 """The most bytes in a result, as nodes accept it."""
+MOST_STORED: Final = 16_000_000
+"""The most bytes in a result that is stored."""
 
 Pair: TypeAlias = tuple[str, bytes]
 
@@ -244,8 +246,10 @@ def decode_arguments(serializer: Serializer, body: bytes) -> tuple[list[Any], di
     raise BadJob("bad body: expected {'args': [...], 'kwargs': {...}}")
 
 
-ERROR_TYPE = "error"
+ERROR_TYPE: Final = "error"
 """Used instead of a content type: the job failed, and the value is the error."""
+STORED_TYPE: Final = "stored"
+"""Used instead of a content type: the result is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,16 +284,30 @@ class Result:
         return Result(content_type, value, next or None, members)
 
 
-def result_of(serializer: Serializer, value: Any, empty: Result) -> Result:
-    """Encode a result. Raises BadJob if it cannot be serialized or is too large."""
+def result_of(serializer: Serializer, value: Any, empty: Result, task: str, store: bool) -> Result:
+    """Encode a result. Raises BadJob if it cannot be serialized or is too large.
+
+    Args:
+        empty: the result without its value.
+        task: the name of the task.
+        store: whether it is stored.
+    """
     if value is None:
         return empty
     try:
         data = serializer.dumps(value)
     except Exception as error:
-        raise BadJob(f"the result cannot be serialized: {describe(error)}") from None
-    if len(data) > MOST_RESULT - 200:
-        raise BadJob(f"the result has {len(data)} bytes; the limit is {MOST_RESULT - 200}")
+        raise BadJob(
+            f"the result of {task} cannot be serialized: {describe(error)}; return what "
+            f"{serializer.content_type} can express, or give the task another serializer"
+        ) from None
+    limit = (MOST_STORED if store else MOST_RESULT) - 200 - len(empty.members)
+    if len(data) > limit:
+        other = "" if store else f', or keep up to {MOST_STORED:,} with results="store"'
+        raise BadJob(
+            f"the result of {task} has {len(data):,} bytes, and the limit is {limit:,}; return "
+            f"less{other}"
+        )
     return replace(empty, content_type=serializer.content_type, data=data)
 
 

@@ -11,7 +11,7 @@ from disque_trio.job_options import JobOptions, ScheduleOptions, check_names, st
 from disque_trio.tasks import retrying, traces
 from disque_trio.tasks.core import Core, Later
 from disque_trio.tasks.current import current_job
-from disque_trio.tasks.definition import Backoff, Definition, Unique
+from disque_trio.tasks.definition import Backoff, Definition, Results, Unique
 from disque_trio.tasks.handle import Handle, Handles
 from disque_trio.tasks.messages import RESERVED, Step, encode_arguments
 from disque_trio.tasks.serializers import Serializer
@@ -69,6 +69,7 @@ class TaskOptions(ScheduleOptions, total=False):
             another task adds is not added again when that task is retried; False: it is.
         unique_for: seconds to keep the key, whatever becomes of the job. By default it is kept as
             long as the job lives.
+        results: where its results are kept: ``memory`` or ``store``, as in ``Disque``.
         timeout: seconds that the function may take. An ``async`` function is then cancelled. Other
             functions cannot be cancelled, so the worker's process ends. Both are retried.
         rate: how many jobs of the queue all workers together may start: ``50/s``, ``300/m`` or
@@ -89,6 +90,7 @@ class TaskOptions(ScheduleOptions, total=False):
     redeliver_after: int
     unique: Unique
     unique_for: float | None
+    results: Results
     timeout: float | None
     rate: str | None
     dead: str | None

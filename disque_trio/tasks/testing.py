@@ -266,6 +266,10 @@ class _Nodes:
                 return {"dead-why": "refused", "dead-reason": record.shown.error}
         return None
 
+    async def qpeek(self, queue: str, _: int) -> list[Job]:
+        """Return pending jobs that belong to no task."""
+        return await self.get(queue)
+
     async def hello(self) -> Hello:
         """There are no nodes."""
         return Hello(1, "", ())

@@ -3,11 +3,13 @@
 import threading
 from typing import Any
 
+import pytest
 import trio
 
 from disque_trio.tasks import (
     Disque,
     Handle,
+    TaskFailed,
     TaskProgress,
     WorkflowStatus,
     chain,
@@ -137,6 +139,44 @@ def test_any_node_says_how_far_a_task_is(cluster: ClusterFactory) -> None:
             for node in nodes:  # few commands tell the node
                 counted = node.info("commandstats").get("cmdstat_working", "calls=0")
                 assert int(counted.partition("calls=")[2].partition(",")[0]) < 100
+
+
+def test_stored_results_outlive_restarts_and_the_memory_of_nodes(cluster: ClusterFactory) -> None:
+    nodes = cluster(2, "--appendonly", "yes", "--result-ttl", "0")
+    with Disque(url(nodes[0]), results="store") as app:
+
+        @app.task(queue="q", retries=0, replicate=1)
+        def export(size: int) -> str:
+            if size < 0:
+                raise ValueError("negative")
+            return "x" * size
+
+        @app.task(queue="q", replicate=1)
+        def size(text: str) -> int:
+            return len(text)
+
+        with working_thread(app):
+            handles = [
+                export.add(15_000_000),
+                (export.bind(20) | size.bind()).add(),
+                group([export.bind(1), export.bind(2)]).add(),
+                export.add(-1),
+            ]
+            with pytest.raises(TaskFailed, match="negative"):
+                handles[-1].get(timeout=HANG_SECONDS)
+            seen = [len(str(handle.get(timeout=HANG_SECONDS))) for handle in handles[:-1]]
+            assert seen == [15_000_000, 2, len("['x', 'xx']")]
+        for node in nodes:
+            restart(node)
+        for node in nodes:
+            with Disque(url(node), results="store") as other:
+                for handle, wanted in zip(handles, seen, strict=False):
+                    again = other.handle(handle.id)
+                    assert len(str(again.get(timeout=HANG_SECONDS))) == wanted
+                    wait_until(lambda again=again: again.get_state() == "done")
+                again = other.handle(handles[-1].id)
+                with pytest.raises(TaskFailed, match="ValueError: negative"):
+                    again.get(timeout=HANG_SECONDS)
 
 
 def numbers(handle: Handle[Any]) -> tuple[int, list[int]]:

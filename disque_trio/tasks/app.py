@@ -13,7 +13,7 @@ from disque_trio.tasks import composing
 from disque_trio.tasks.calling import Backend
 from disque_trio.tasks.composing import WorkflowOptions
 from disque_trio.tasks.core import Core, Later
-from disque_trio.tasks.definition import Definition, Results, name_of
+from disque_trio.tasks.definition import DeclaredQueue, Definition, QueueOptions, Results, name_of
 from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.handle import Handle, Handles
 from disque_trio.tasks.link import OfLoop, OwnThread
@@ -29,7 +29,16 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 
-_OF_DEFINITIONS = {"retries", "backoff", "retry_for", "never_for", "unique", "timeout", "results"}
+_OF_DEFINITIONS = {
+    "retries",
+    "backoff",
+    "retry_for",
+    "never_for",
+    "unique",
+    "timeout",
+    "results",
+    "group_by",
+}
 """Options of a task that are attributes of its definition."""
 _OF_JOBS = {*ScheduleOptions.__annotations__, "unique_for"}
 """Options of a task that are those of its jobs."""
@@ -166,7 +175,9 @@ class Disque:
             if definition.name in self.core.tasks or definition.name.startswith(PREFIX):
                 raise ValueError(f"the name {definition.name!r} is taken")
             policy = self._policies.get(definition.queue) or QueuePolicy()
-            policy.merge(definition.queue, options.get("rate"), options.get("dead"))
+            of_queue = {name: given[name] for name in QueueOptions.__annotations__ & given.keys()}
+            grouped = definition.group_by is not None
+            policy.merge(definition.queue, of_queue, grouped=grouped)
             self.core.serializers.add(definition.serializer)
             kind = AsyncTask if definition.is_async else Task
             task: Task[..., Any] | AsyncTask[..., Any] = kind(self.core, definition)
@@ -180,6 +191,26 @@ class Disque:
             return task
 
         return define if function is None else define(function)
+
+    def queue(self, name: str, **options: Unpack[DeclaredQueue]) -> str:
+        """Say what the policy of a queue, or of all queues that match a pattern, has to be:
+        ``HOOKS = app.queue("hooks", active=20, group_rate="5/s")``.
+
+        ``setup``, and each start of a worker, sets those options that differ from the policy that
+        is in force, as it does for those of tasks.
+
+        Returns:
+            The name.
+
+        Raises:
+            TypeError: there is no such option.
+            ValueError: a task, or another call, says something else.
+        """
+        check_names(options, DeclaredQueue.__annotations__)
+        policy = self._policies.get(name) or QueuePolicy()
+        policy.merge(name, options)
+        self._policies[name] = policy
+        return name
 
     def schedule(
         self,
@@ -248,7 +279,7 @@ class Disque:
 
     def queues(self) -> list[str]:
         """Return the queues of the tasks, in the order of their definition."""
-        return list(self._policies)
+        return list(dict.fromkeys(task.queue for task in self.core.tasks.values()))
 
     def setup(self) -> Later[None]:
         """Set the policies of the queues and the schedules where they differ from those wanted.

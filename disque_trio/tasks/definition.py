@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
 from disque_trio.tasks.serializers import Serializer
 
@@ -23,6 +23,42 @@ Results: TypeAlias = Literal["memory", "store"]
 """Where results are kept: in the memory of nodes for a minute, or as jobs for a day."""
 
 DEFAULT_BACKOFF: Final = (1.0, 600.0)
+
+
+class QueueOptions(TypedDict, total=False):
+    """Properties of a queue, which are set in its policy (QSET) when a worker starts.
+
+    Keys:
+        active: how many of its jobs all workers together may have in hand.
+        rate: how many of its jobs all workers together may start: ``50/s``, ``300/m`` or
+            ``1000/h``.
+        burst: how many of these at once after a pause.
+        groups: ``fair``: the groups of its jobs take turns; ``fifo``: they also have only one job
+            in hand, in order.
+        group_active, group_rate, group_burst: as ``active`` and so on, for the jobs of each group.
+            Without ``groups`` they imply ``fair``.
+        dead: the queue for its dead letters; by default the one that its policy has, or
+            ``<queue>.dead``.
+    """
+
+    active: int | None
+    rate: str | None
+    burst: int | None
+    groups: str | None
+    group_active: int | None
+    group_rate: str | None
+    group_burst: int | None
+    dead: str | None
+
+
+class DeclaredQueue(QueueOptions, total=False):
+    """Properties of a queue with those that jobs of tasks have of their own.
+
+    Keys:
+        replicate: how many nodes must hold a job that does not say it.
+    """
+
+    replicate: int | None
 
 
 _signature = lru_cache(maxsize=1000)(inspect.signature)
@@ -65,6 +101,7 @@ class Definition:
         timeout: how long the function may take, in seconds; None: forever.
         unique: see ``Unique``; None: as False, but jobs that tasks add have keys all the same.
         results: where its results are kept; None: where the app says.
+        group_by: makes the name of a job's group from the arguments; None: nothing does.
         options: options of ADDJOB, named as in ``Client.add``.
 
     Raises:
@@ -82,6 +119,7 @@ class Definition:
     timeout: float | None = None
     unique: Unique | None = None
     results: Results | None = None
+    group_by: Callable[..., object] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -104,6 +142,8 @@ class Definition:
             raise ValueError(f"the timeout must be more than 0 seconds, not {self.timeout}")
         if "unique_for" in self.options and not self.unique:
             raise ValueError("unique_for needs unique")
+        if self.group_by is not None and "group" in self.options:
+            raise ValueError("give either a group or group_by")
 
     @property
     def is_async(self) -> bool:
@@ -128,6 +168,11 @@ class Definition:
         except TypeError as error:
             return f"{self.name}: {error}"
         return ""
+
+    def group(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+        """Return the group of a job with these arguments; None: it has none of its own."""
+        found = None if self.group_by is None else self.group_by(*args, **kwargs)
+        return None if found is None else str(found)
 
     def key(
         self, unique: Unique | str | None, args: tuple[Any, ...], kwargs: Mapping[str, Any]

@@ -276,7 +276,7 @@ class Execution:
         result = empty
         if opened.then:
             next, *rest = opened.then
-            step = behind(next, self._core.serializers, value)
+            step = behind(self._core, next, value)
             error = next.on_error or opened.on_error
             step = replace(step, then=tuple(rest), on_error=error)
         else:
@@ -383,7 +383,7 @@ class Execution:
         if failure.members is not None:
             about["total"] = failure.members.total
             about["failed"] = {str(n): why for n, why in failure.members.failed.items()}
-        return behind(step, self._core.serializers, about)
+        return behind(self._core, step, about)
 
     async def _store(self, job: Held, definition: Definition | None, result: Result) -> None:
         copies = None if definition is None else definition.options.get("replicate")

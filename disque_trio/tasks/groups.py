@@ -189,7 +189,7 @@ class Collection:
             "total": len(members.packed),
             "failed": {str(n): why for n, why in failed.items()},
         }
-        told = behind(step, self._core.serializers, about)
+        told = behind(self._core, step, about)
         await told.add(client, traces.current(), key=f"{what} {self._id}", kept=DAY)
 
     async def _add(self, client: Client, members: Members) -> list[str]:
@@ -199,7 +199,7 @@ class Collection:
             policy = await client.policy(self._job.queue)
             copies = None if policy is None else policy.replicate
         ids = []
-        for number, step in enumerate(members.steps(self._core.serializers)):
+        for number, step in enumerate(members.steps(self._core)):
             key = f"member {number} {self._id}"
             part = f"{self._parts} {number} {members.retry} {copies or 0}"
             ids.append(await step.add(client, traces.current(), key=key, kept=DAY, part=part))

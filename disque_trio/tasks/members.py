@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from disque_trio.job_options import stored
+from disque_trio.tasks.core import Core
 from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.messages import (
     Pair,
@@ -18,7 +20,6 @@ from disque_trio.tasks.messages import (
     split,
     unpack,
 )
-from disque_trio.tasks.serializers import Serializers
 
 PREFIX: Final = "disque."
 """The prefix of names of internal tasks."""
@@ -101,27 +102,38 @@ class Members:
         except (ValueError, KeyError, TypeError) as error:
             raise BadJob(f"bad group: {error!r}") from None
 
-    def steps(self, serializers: Serializers) -> Sequence[Step]:
+    def steps(self, core: Core) -> Sequence[Step]:
         """Return the jobs of the members. Raises BadJob, TypeError or ValueError."""
         steps = [unpack(one) for one in self.packed]
         if self.given is None:
-            return steps
-        value = serializers.of(self.given.content_type).loads(self.given.data)
-        return [behind(step, serializers, value) for step in steps]
+            return [grouped(core, step) for step in steps]
+        value = core.serializers.of(self.given.content_type).loads(self.given.data)
+        return [behind(core, step, value) for step in steps]
 
 
 def _unpacked(data: bytes | None) -> Step | None:
     return None if data is None else unpack(data)
 
 
-def behind(step: Step, serializers: Serializers, value: Any) -> Step:
+def behind(core: Core, step: Step, value: Any) -> Step:
     """Return ``step`` with ``value`` as an additional first argument; if it is a group, that of
     each of its members. Raises BadJob, TypeError or ValueError."""
     if step.task == GROUP:
         members = Members.decode(step.body)
-        data = serializers.of(members.content_type).dumps(value)
+        data = core.serializers.of(members.content_type).dumps(value)
         given = Result(members.content_type, data)
         return replace(step, body=replace(members, given=given).encode())
-    serializer = serializers.of(step.content_type)
+    serializer = core.serializers.of(step.content_type)
     args, kwargs = decode_arguments(serializer, step.body)
-    return replace(step, body=encode_arguments(serializer, [value, *args], kwargs))
+    return grouped(core, replace(step, body=encode_arguments(serializer, [value, *args], kwargs)))
+
+
+def grouped(core: Core, step: Step) -> Step:
+    """Return ``step``, which has all its arguments, with the group that its task makes from them,
+    unless the program has given it one."""
+    definition = core.tasks.get(step.task)
+    if definition is None or definition.group_by is None or "group" in step.options:
+        return step
+    args, kwargs = decode_arguments(core.serializers.of(step.content_type), step.body)
+    group = definition.group(tuple(args), kwargs)
+    return replace(step, options={**step.options, **stored({"group": group})})

@@ -6,11 +6,15 @@ from typing import Any
 
 from disque_trio.client import Client, Policy
 from disque_trio.client.requests import addjob
+from disque_trio.glob import is_glob
 from disque_trio.notation.rates import format_rate, read_rate
 from disque_trio.resp.command import Argument
+from disque_trio.respclient.log import library_log
 from disque_trio.respclient.values import as_text
 from disque_trio.tasks.messages import Step
 from disque_trio.tasks.template import Bound
+
+_log = library_log("disque.tasks")
 
 
 @dataclass(slots=True)
@@ -18,40 +22,59 @@ class QueuePolicy:
     """The policy that the tasks of one queue need.
 
     Attributes:
-        rate: how many jobs are delivered in a time, such as ``50/s``; None: no limit.
-        dead: the queue for dead letters; None: the one already set, or else a default.
+        options: what the program says; see ``QueueOptions``.
+        grouped: some of the jobs have groups.
     """
 
-    rate: str | None = None
-    dead: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    grouped: bool = False
 
-    def merge(self, queue: str, rate: str | None, dead: str | None) -> None:
+    def merge(self, queue: str, options: Mapping[str, Any], *, grouped: bool = False) -> None:
         """Add the needs of one more task. Raises ValueError if they contradict another task."""
-        for name, said, before in (("rate", rate, self.rate), ("dead", dead, self.dead)):
-            if said is not None and before is not None and said != before:
+        said = {name: value for name, value in options.items() if value is not None}
+        for name, value in said.items():
+            before = self.options.get(name, value)
+            if value != before:
                 raise ValueError(
-                    f"two tasks of the queue {queue!r} have different values of {name}, which "
-                    f"belongs to the queue: {before!r} and {said!r}"
+                    f"the queue {queue!r} has different values of {name} in this program, for all "
+                    f"its tasks: {before!r} and {value!r}"
                 )
-        self.rate = self.rate if rate is None else rate
-        self.dead = self.dead if dead is None else dead
+        self.options |= said
+        self.grouped = self.grouped or grouped
+
+    def wanted(self) -> dict[str, Any]:
+        """The options of the policy, except for a default of ``dead``."""
+        grouped = self.grouped or self.options.keys() & {"group_active", "group_rate"}
+        return {"groups": "fair", **self.options} if grouped else dict(self.options)
 
     async def apply(self, client: Client, queue: str) -> None:
-        """Set those options that differ from the wanted ones."""
+        """Set those options that differ from the wanted ones, and say so."""
         found = await client.policy(queue)
         before = found or Policy(queue)
-        wanted: dict[str, Any] = {}
-        dead = self.dead or before.dead or f"{queue}.dead"
-        if before.dead != dead and dead != queue:
-            wanted["dead"] = dead
-        if self.rate is not None and before.rate != _rate(self.rate):
-            wanted["rate"] = self.rate
-        if wanted and before.name != queue:
+        wanted = self.wanted()
+        if "groups" not in self.options and before.groups:
+            wanted.pop("groups", None)  # what was set by hand, or by a pattern, will do
+        if "dead" not in wanted and not before.dead and not is_glob(queue.encode()):
+            wanted["dead"] = f"{queue}.dead"
+        changed = {
+            name: value
+            for name, value in wanted.items()
+            if _as_told(name, value) != getattr(before, name)
+            and not (name == "dead" and value == queue)
+        }
+        if not changed:
+            return
+        said = changed
+        if before.name != queue:
             # Only one policy applies to a queue, so copy the options of the pattern's policy.
-            said = {key: value for key, value in asdict(before).items() if key != "name"}
-            wanted = said | wanted
-        if wanted:
-            await client.set_policy(queue, **wanted)
+            said = {key: value for key, value in asdict(before).items() if key != "name"} | changed
+        await client.set_policy(queue, **said)
+        _log.info("the policy of a queue was set", queue=queue, **changed)
+
+
+def _as_told(name: str, value: Any) -> Any:
+    """Return ``value`` as QGET tells it."""
+    return _rate(value) if name in ("rate", "group_rate") else value or None
 
 
 def _rate(rate: str) -> str:

@@ -6,13 +6,14 @@ from datetime import datetime
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 from uuid import uuid4
 
-from disque_trio.client import Client
+from disque_trio.client import AddManyError, Client, DisqueError
 from disque_trio.job_options import JobOptions, ScheduleOptions, check_names, stored
 from disque_trio.tasks import retrying, traces
 from disque_trio.tasks.core import Core, Later
 from disque_trio.tasks.current import current_job
-from disque_trio.tasks.definition import Backoff, Definition, Results, Unique
+from disque_trio.tasks.definition import Backoff, Definition, QueueOptions, Results, Unique
 from disque_trio.tasks.handle import Handle, Handles
+from disque_trio.tasks.members import grouped
 from disque_trio.tasks.messages import RESERVED, Step, encode_arguments
 from disque_trio.tasks.serializers import Serializer
 
@@ -47,8 +48,9 @@ class Options(JobOptions, total=False):
     redeliver_after: int
 
 
-class TaskOptions(ScheduleOptions, total=False):
-    """Options of a task; those of its jobs are defaults.
+class TaskOptions(ScheduleOptions, QueueOptions, total=False):
+    """Options of a task; those of its jobs are defaults, and those of its queue apply to all tasks
+    there (see ``QueueOptions``).
 
     Keys:
         queue: the queue that the task's jobs go to.
@@ -72,9 +74,8 @@ class TaskOptions(ScheduleOptions, total=False):
         results: where its results are kept: ``memory`` or ``store``, as in ``Disque``.
         timeout: seconds that the function may take. An ``async`` function is then cancelled. Other
             functions cannot be cancelled, so the worker's process ends. Both are retried.
-        rate: how many jobs of the queue all workers together may start: ``50/s``, ``300/m`` or
-            ``1000/h``. This is a property of the queue.
-        dead: the queue for the queue's dead letters; ``<queue>.dead`` if no task sets it.
+        group_by: a function that makes the name of a job's group from the arguments, such as the
+            customer; what it returns is made a string, and with None the job has no group.
         serializer: the serializer of arguments and results, in place of the app's.
         cron: when to add the task without arguments: five fields, ``@daily``, ``@every 10s``.
         tz: the time zone of ``cron``; None: UTC.
@@ -92,8 +93,7 @@ class TaskOptions(ScheduleOptions, total=False):
     unique_for: float | None
     results: Results
     timeout: float | None
-    rate: str | None
-    dead: str | None
+    group_by: Callable[..., object] | None
     serializer: str | Serializer | None
     cron: str | None
     tz: str | None
@@ -133,10 +133,11 @@ class Bound(Generic[R_co]):
 
     @property
     def step(self) -> Step:
-        """The job, if nothing comes before it. Raises TypeError if arguments are missing."""
+        """The job, if nothing comes before it, with its group. Raises TypeError if arguments are
+        missing."""
         if self.lacks:
             raise TypeError(self.lacks)
-        return self.first
+        return grouped(self.core, self.first)
 
     def followed(self, steps: Sequence[Step]) -> "Bound[Any]":
         """Return a chain: this, then ``steps``."""
@@ -252,7 +253,7 @@ class Template(Generic[P, R]):
             AddManyError: some jobs were not added; its ``results`` say which ones were.
         """
         calls = [one if isinstance(one, tuple) else (one,) for one in arguments]
-        made = [self._step(self._options, call, {}) for call in calls]
+        made = [self._whole(self._options, call, {}) for call in calls]
         name = f"adding {len(made)} jobs of {self.name}"
         return Handles(self._core, Later(self._core, self._many(made), name))
 
@@ -298,9 +299,19 @@ class Template(Generic[P, R]):
         return Bound(self._core, step, lacks=lacks, refuses=refuses, key=key)
 
     def _add(self, options: Options, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Handle[R]:
-        step, key = self._step(options, args, kwargs)
+        step, key = self._whole(options, args, kwargs)
         later = Later(self._core, adder(self._core, step, key), f"adding {self.name}")
         return Handle(self._core, later)
+
+    def _whole(
+        self, options: Options, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Step, str | None]:
+        """Return a job before which nothing comes, and the key that the program gives it."""
+        step, key = self._step(options, args, kwargs)
+        if "group" not in step.options:
+            group = self._definition.group(args, kwargs)
+            step = replace(step, options={**step.options, **stored({"group": group})})
+        return step, key
 
     def _step(
         self,
@@ -323,12 +334,12 @@ class Template(Generic[P, R]):
             raise TypeError(f"names and values of headers must be str: {headers!r}")
         if per_call:
             headers = {**headers, **retrying.headers_of(per_call)}
+        definition.check(args, kwargs, all_there=all_there)
         said = stored(cast(JobOptions, merged))
         if "at" in said:
             said.pop("delay", None)
         if kept is not None:
             said["unique_for"] = kept
-        definition.check(args, kwargs, all_there=all_there)
         key = definition.key(unique, args, kwargs) if all_there else None
         body = encode_arguments(definition.serializer, args, kwargs)
         kind = definition.serializer.content_type
@@ -345,18 +356,38 @@ class Template(Generic[P, R]):
         async def add(client: Client) -> list[str]:
             if not made:
                 return []
-            first = made[0][0]
-            options = first.job_options()
-            options.pop("unique_for", None)
-            if keys[0] is not None:
-                options["unique"] = [key and key[0] for key in keys]
-                options["unique_for"] = keys[0][1]
-            jobs = [step.job(trace) for step, _ in made]
-            return await client.add_many(
-                first.queue, [body for body, _ in jobs], headers=jobs[0][1], **options
-            )
+            results: list[str | DisqueError] = [""] * len(made)
+            failed = False
+            for places in _by_group([step for step, _ in made]):
+                first = made[places[0]][0]
+                options = first.job_options()
+                options.pop("unique_for", None)
+                if (key := keys[places[0]]) is not None:
+                    options["unique"] = [one and one[0] for one in (keys[at] for at in places)]
+                    options["unique_for"] = key[1]
+                jobs = [made[at][0].job(trace) for at in places]
+                try:
+                    found: Sequence[str | DisqueError] = await client.add_many(
+                        first.queue, [body for body, _ in jobs], headers=jobs[0][1], **options
+                    )
+                except AddManyError as error:
+                    found = error.results
+                    failed = True
+                for at, result in zip(places, found, strict=True):
+                    results[at] = result
+            if failed:
+                raise AddManyError(results)
+            return [result for result in results if isinstance(result, str)]
 
         return add
+
+
+def _by_group(steps: Sequence[Step]) -> list[list[int]]:
+    """The indexes of ``steps``, which differ only in their bodies and groups, by group."""
+    places: dict[object, list[int]] = {}
+    for at, step in enumerate(steps):
+        places.setdefault(step.options.get("group"), []).append(at)
+    return list(places.values())
 
 
 def adder(core: Core, step: Step, key: str | None) -> Callable[[Client], Awaitable[str]]:

@@ -20,7 +20,6 @@ from disque_trio.tasks import (
 from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.members import Members, behind
 from disque_trio.tasks.messages import MOST_FOLLOWING, Opened, Result, Step, pack, unpack
-from disque_trio.tasks.serializers import Json, Serializers
 
 
 class Program:
@@ -378,4 +377,4 @@ def test_packed_steps_come_back_as_they_were() -> None:
         with pytest.raises(BadJob):
             Opened.of(b"body", [("then-in-body", value)])
     with pytest.raises(BadJob):
-        behind(Step("t", "q", "a/b", b""), Serializers([Json()]), 1)
+        behind(Disque("disque://nowhere.invalid").core, Step("t", "q", "a/b", b""), 1)

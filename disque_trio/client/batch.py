@@ -16,11 +16,19 @@ from disque_trio.respclient.values import Name, text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """A job to add, described by arguments of ``Client.add``. ``unique`` is its key."""
+    """A job to add, described by arguments of ``Client.add``.
+
+    Attributes:
+        unique: its key.
+        own: the program has given it this key, and says how long it is kept: for ``unique_for``
+            seconds or, if that is None, as long as the job lives.
+    """
 
     queue: Name
     body: Name
     unique: Name
+    own: bool = False
+    unique_for: float | None = None
     headers: Headers | None = None
     options: JobOptions = field(default_factory=JobOptions)
 
@@ -36,7 +44,7 @@ async def add_each(
 
     Args:
         timeout: seconds to wait for the copies of each job.
-        unique_for: seconds to keep the keys.
+        unique_for: seconds to keep the keys that the program has not given.
 
     Returns:
         For each job its id or the error. For a job of a topic: the ids of all jobs that were added,
@@ -47,7 +55,7 @@ async def add_each(
             *(job.queue, job.body, timeout),
             headers=job.headers,
             key=job.unique,
-            kept=unique_for,
+            kept=job.unique_for if job.own else unique_for,
             **job.options,
         )
         for job in jobs

@@ -118,7 +118,7 @@ def _group(
 
 def add_all(core: Core, members: Sequence[Bound[R]]) -> Handles[R]:
     """Add jobs one by one."""
-    add = [adder(core, step_of(member), None) for member in members]
+    add = [adder(core, step_of(member), member.key) for member in members]
 
     async def run(client: Client) -> list[str]:
         return [await one(client) for one in add]

@@ -126,7 +126,7 @@ class Bound(Generic[R_co]):
         self.first = first
         self.lacks = lacks
         self.refuses = refuses
-        self._key = key
+        self.key = key
 
     def __repr__(self) -> str:
         return f"<Bound {self.first.task}>"
@@ -159,11 +159,11 @@ class Bound(Generic[R_co]):
     def add(self) -> Handle[R_co]:
         """Add the job now; see ``Template.add``."""
         step = self.step
-        later = Later(self.core, adder(self.core, step, self._key), f"adding {step.task}")
+        later = Later(self.core, adder(self.core, step, self.key), f"adding {step.task}")
         return Handle(self.core, later)
 
     def _with(self, first: Step) -> "Bound[Any]":
-        return Bound(self.core, first, lacks=self.lacks, refuses=self.refuses, key=self._key)
+        return Bound(self.core, first, lacks=self.lacks, refuses=self.refuses, key=self.key)
 
 
 def checked(bound: Bound[R]) -> Bound[R]:

@@ -115,6 +115,44 @@ def test_a_group_and_a_function_for_it_are_refused(app: Disque) -> None:
         app.task(group="a", group_by=str)(print)
 
 
+# ---- jobs that nothing comes before ------------------------------------------------------------
+
+
+def test_bound_tasks_are_unique_and_grouped_unless_something_comes_before_them(
+    app: Disque,
+) -> None:
+    @app.task(unique=lambda name, *more: name, group_by=lambda name, *more: name)
+    def work(name: str, *more: str) -> str:
+        return name
+
+    with app.testing(run=False) as jobs:
+        first = work.add("a")
+        assert work.bind("a", "again").add().id == first.id
+        assert work.bind("a").then(work.bind()).add().id == first.id
+        assert work.options(unique=False).bind("a").add().id != first.id
+        assert work.options(unique="mine").bind("a").add().id != first.id
+        app.group([work.bind("a"), work.bind("b")])
+    assert [job.options["group"] for job in jobs.added] == ["a", "a", "a", "b"]
+
+
+def test_arguments_that_nothing_can_add_are_missed_at_once(app: Disque) -> None:
+    @app.task
+    def work(name: str) -> str:
+        return name
+
+    with app.testing(run=False) as jobs:
+        for add in (
+            work.bind().add,
+            lambda: app.group([work.bind()]),
+            lambda: app.group([work.bind()], then=work.bind()),
+            lambda: app.schedule("daily", "@daily", work.bind()),
+        ):
+            with pytest.raises(TypeError, match="missing a required argument: 'name'"):
+                add()
+        app.group([work.bind("a")], then=work.bind())
+    assert [job.task for job in jobs.added] == ["disque.group"]
+
+
 # ---- policies ---------------------------------------------------------------------------------
 
 

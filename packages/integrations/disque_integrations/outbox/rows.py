@@ -34,7 +34,7 @@ class Row:
     """A row that waits to be forwarded.
 
     Attributes:
-        key: the UNIQUE key.
+        key: the UNIQUE key, unless the options have another one.
         options: the options of ADDJOB, as JSON.
         attempts: how often a node has refused it.
     """
@@ -59,6 +59,7 @@ class Row:
             raise ValueError(f"the options are not a JSON object: {self.options[:100]}")
         at = options.pop("at_ms", None)
         headers = options.pop("headers", None)
+        unique, unique_for = options.pop("unique", None), options.pop("unique_for", None)
         try:
             if at is not None:
                 options["at"] = at / 1000
@@ -67,7 +68,9 @@ class Row:
             return NewJob(
                 queue=self.queue,
                 body=self.body,
-                unique=str(self.key),
+                unique=str(self.key if unique is None else unique),
+                own=unique is not None,
+                unique_for=None if unique_for is None else float(unique_for),
                 headers=headers and [(_bytes(name), _bytes(value)) for name, value in headers],
                 options=of_job,
             )
@@ -75,8 +78,20 @@ class Row:
             raise ValueError(f"the options are not those of a job: {error}") from error
 
 
+class RowOptions(JobOptions, total=False):
+    """Options of a row.
+
+    Keys:
+        unique: a UNIQUE key in place of that of the row.
+        unique_for: seconds to keep it; None: as long as the job lives.
+    """
+
+    unique: str | None
+    unique_for: float | None
+
+
 def columns(
-    queue: Name, body: Name, *, headers: Headers | None = None, **options: Unpack[JobOptions]
+    queue: Name, body: Name, *, headers: Headers | None = None, **options: Unpack[RowOptions]
 ) -> Columns:
     """Return the columns of a new row for a job; see ``Outbox.add``.
 
@@ -94,7 +109,9 @@ def columns(
     body = body.encode() if isinstance(body, str) else bytes(body)
     if len(body) > MAX_BULK:
         raise ValueError(f"a body may have at most {MAX_BULK} bytes, this one has {len(body)}")
-    given = stored(options)
+    keys = {"unique": options.pop("unique", None), "unique_for": options.pop("unique_for", None)}
+    given = stored(cast(JobOptions, options))
+    given |= {name: value for name, value in keys.items() if value is not None}
     if "at" in given:
         given["at_ms"] = unix_ms(given.pop("at"))
     pairs = pairs_of(headers)

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session, registry, scoped_session
 
-from disque_integrations.outbox.rows import TABLE, columns
+from disque_integrations.outbox.rows import TABLE, Columns, columns
 from disque_integrations.outbox.tasks import job_of
 from disque_trio.job_options import Headers, JobOptions
 from disque_trio.respclient.values import Name
@@ -112,7 +112,9 @@ class Outbox:
             TypeError: there is no such option.
             ValueError: no node would accept such a job.
         """
-        values = columns(queue, body, headers=headers, **options)
+        return self._write(transaction, columns(queue, body, headers=headers, **options))
+
+    def _write(self, transaction: Transaction, values: Columns) -> UUID:
         target = _synchronous(transaction)
         if isinstance(target, Session):
             row = self._row()
@@ -128,8 +130,8 @@ class Outbox:
     def add_task(self, transaction: Transaction, bound: Bound[Any]) -> UUID:
         """Add a job of a task when the transaction commits:
         ``outbox.add_task(session, send_mail.bind("ann@example.org"))``. Like ``add``; the task's
-        ``unique`` does not apply."""
-        return self.add(transaction, **job_of(bound))
+        ``unique`` applies when the row is forwarded."""
+        return self._write(transaction, columns(**job_of(bound)))
 
     def _notify_after_flush(self, session: Session) -> None:
         if not self._notify:

@@ -7,7 +7,7 @@ docs/outbox.md.
 from typing import Any, Unpack
 from uuid import UUID
 
-from disque_integrations.outbox.rows import columns
+from disque_integrations.outbox.rows import Columns, columns
 from disque_integrations.outbox.tasks import job_of
 from disque_trio.job_options import Headers, JobOptions
 from disque_trio.respclient.values import Name
@@ -39,15 +39,18 @@ def add(
         TypeError: there is no such option.
         ValueError: no node would accept such a job.
     """
-    # Models can only be imported after all apps are loaded, including this one.
-    from disque_integrations.outbox.django.models import write
-
-    values = columns(queue, body, headers=headers, **options)
-    write(values, using)
-    return values["key"]
+    return _write(columns(queue, body, headers=headers, **options), using)
 
 
 def add_task(bound: Bound[Any], *, using: str | None = None) -> UUID:
     """Add a job of a task when the transaction commits: ``add_task(send_mail.bind("ann"))``. Like
-    ``add``; the task's ``unique`` does not apply."""
-    return add(**job_of(bound), using=using)
+    ``add``; the task's ``unique`` applies when the row is forwarded."""
+    return _write(columns(**job_of(bound)), using)
+
+
+def _write(values: Columns, using: str | None) -> UUID:
+    # Models can only be imported after all apps are loaded, including this one.
+    from disque_integrations.outbox.django.models import write
+
+    write(values, using)
+    return values["key"]

@@ -132,6 +132,25 @@ def test_a_task_runs_when_its_transaction_was_committed(
     assert done == ["ann: hello"]
 
 
+def test_rows_of_a_unique_task_add_one_job_as_long_as_that_lives(
+    database: Database, shared_node: LiveNode, client: Client
+) -> None:
+    app = Disque(f"disque://{at(shared_node)}")
+
+    @app.task(queue="reports", unique=True)
+    def report(day: int) -> None: ...
+
+    for ended in (False, True):
+        with Session(database.engine) as session:
+            for day in (1, 1, 2):
+                database.outbox.add_task(session, report.bind(day))
+            session.commit()
+        assert outbox(database, at(shared_node), "--once") == 0
+        assert client.qlen("reports") == 2
+        if not ended:
+            client.ack(*[job.id for job in client.get("reports", count=9)])
+
+
 def test_rows_of_a_queue_keep_their_order(
     database: Database, shared_node: LiveNode, client: Client
 ) -> None:

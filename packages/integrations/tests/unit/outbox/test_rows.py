@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disque_integrations.outbox.rows import Row, columns, row_of
+from disque_integrations.outbox.tasks import job_of
 from disque_trio.job_options import encode
+from disque_trio.tasks import Bound, Disque
 
 
 def row(**options: object) -> Row:
@@ -133,3 +135,24 @@ def test_invalid_options_of_another_program_are_an_error(options: str) -> None:
 
 def test_the_options_of_a_plain_job_are_empty() -> None:
     assert json.loads(columns("q", "")["options"]) == {}
+
+
+def test_the_key_of_a_unique_task_goes_with_its_row() -> None:
+    app = Disque("disque://nowhere.invalid")
+
+    @app.task(queue="mail", unique=lambda to, **_: to, group_by=lambda to, **_: to)
+    def send(to: str, *, text: str = "") -> None: ...
+
+    def row_of_task(bound: Bound[None]) -> Row:
+        values = columns(**job_of(bound))
+        return row_of(values["key"], values["queue"], values["body"], values["options"], 0)
+
+    plain = row_of_task(send.options(unique=False).bind("ann"))
+    assert (plain.job().unique, plain.job().own) == (str(plain.key), False)
+    job = row_of_task(send.bind("ann", text="x")).job()
+    assert (job.unique, job.own, job.unique_for) == (f"{send.name} ann", True, None)
+    assert job.options.get("group") == "ann"
+    later = row_of_task(send.options(unique_for=60, delay=5).bind("bob")).job()
+    assert (later.unique, later.own, later.unique_for) == (f"{send.name} bob", True, 60.0)
+    with pytest.raises(TypeError, match="missing a required argument"):
+        job_of(send.bind())

@@ -242,7 +242,12 @@ class Client(Commands):
         return Jobs(self._in_flight, supply.take, leave=supply.pause)
 
     def loops(
-        self, *queues: Name, count: int, withheaders: bool = False, pattern: Pattern = False
+        self,
+        *queues: Name,
+        count: int,
+        withheaders: bool = False,
+        pattern: Pattern = False,
+        calm: bool = False,
     ) -> list[Jobs]:
         """Return ``count`` loops like that of ``jobs``, which share a connection.
 
@@ -250,8 +255,11 @@ class Client(Commands):
         that end in ``.dead``.
 
         When one loop is stopped, the others continue, but take their next jobs on a new connection.
+        ``calm``: if the connection is lost, somebody else tells the node soon what becomes of the
+        jobs; if nobody does, they come again after two seconds (``ONLOSS soon``), or, from an older
+        node, after their retry time.
         """
-        supply = Supply(self._router, self._in_flight, queues, withheaders, pattern)
+        supply = Supply(self._router, self._in_flight, queues, withheaders, pattern, calm)
         return [Jobs(self._in_flight, supply.take, leave=supply.pause) for _ in range(count)]
 
     async def work(

@@ -41,6 +41,7 @@ class Feed(Pushes):
         names: the queues to consume.
         withheaders: whether to get jobs with their headers.
         pattern: whether the names are patterns; see ``Supply``.
+        calm: see ``Client.loops``.
 
     Attributes:
         queues: the queues, if they are known by name.
@@ -49,7 +50,12 @@ class Feed(Pushes):
     """
 
     def __init__(
-        self, *own: *Own, names: tuple[Name, ...], withheaders: bool, pattern: Pattern
+        self,
+        *own: *Own,
+        names: tuple[Name, ...],
+        withheaders: bool,
+        pattern: Pattern,
+        calm: bool = False,
     ) -> None:
         super().__init__(*own)
         self.queues = () if pattern else names
@@ -59,6 +65,7 @@ class Feed(Pushes):
         self.let_go: bool = False
         self.moved: bool = False
         self._withheaders = withheaders
+        self._calm = calm
         self._takers: dict[_Taker, None] = {}
         self._coming = 1  # tasks about to wait: those whose ACKJOB also asks for the next job
         self._ready: deque[Job] = deque()  # for the tasks in ``_coming``
@@ -75,6 +82,8 @@ class Feed(Pushes):
         command.append("WITHCOUNTERS")
         if self._withheaders or tracing.tracer is not None:
             command.append("WITHHEADERS")
+        if self._calm:
+            command += ["ONLOSS", "soon" if self.session.knows_soon else "retry"]
         return command
 
     def _consume(self, credit: int) -> list[Argument]:
@@ -84,6 +93,12 @@ class Feed(Pushes):
         if self._pattern == "nodead":
             command.append("NODEAD")
         return command
+
+    def ask_less(self) -> bool:
+        if not (self._calm and self.session.knows_soon):
+            return False
+        self.session.knows_soon = False
+        return True
 
     async def take(self) -> HeldJob | None:
         """Wait for a job and keep hold of it. Return None if the feed was retired.

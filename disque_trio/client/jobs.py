@@ -123,6 +123,15 @@ class JobFields:
         return self._job.priority
 
 
+def reason_in(shown: Reply) -> str:
+    """The reason of the last NACK in the reply of SHOW; empty if there is none."""
+    if isinstance(shown, list):
+        for name, value in zip(shown[::2], shown[1::2], strict=False):
+            if name == b"last-reason" and isinstance(value, bytes):
+                return value.decode("utf-8", "replace")
+    return ""
+
+
 class Origin(Protocol):
     """The connection on which a job was pushed."""
 
@@ -183,12 +192,28 @@ class HeldJob(JobFields, Delivery):
         self._unsaid: tuple[float, str] | None = None  # of ``progress``
         self._say_at = 0.0  # when something may be said again
         self._at_most_once = False
+        self._last_reason: str | None = None if job.nacks else ""
         self._outcome = "release"
         self._reason: Name | None = None
         # The task that will process the job creates this object.
         self.processing: tracing.Processing | None = None
         if tracing.tracer is not None and self.traced:
             self.processing = tracing.tracer.processing(job, session.address)
+
+    @property
+    def address(self) -> str:
+        """The address of the node that it came from."""
+        return str(self._session.address)
+
+    async def last_reason(self) -> str:
+        """Return the reason of the last NACK; empty if there was none, or the node does not say."""
+        if self._last_reason is None:
+            try:
+                reply = await self._control(["SHOW", self.id, "MAXBODY", 0])
+            except DisqueError:
+                return ""
+            self._last_reason = reason_in(reply)
+        return self._last_reason
 
     async def ack(self, result: Name | None = None) -> None:
         """Acknowledge the job (ACKJOB) and leave ``result`` for anyone who waits for it.

@@ -63,6 +63,10 @@ class Pushes:
         """The CONSUME with which to begin."""
         raise NotImplementedError
 
+    def ask_less(self) -> bool:
+        """Make ``consume`` what older nodes know, too. Return False if it is that already."""
+        return False
+
     def arrived(self, job: Job) -> None:
         """Handle a job."""
         raise NotImplementedError
@@ -83,6 +87,9 @@ class Pushes:
         """
         try:
             begun = await self.session.asks(self.connection, *self.consume())
+            if not begun and not self.connection.closed and self.ask_less():
+                self.session.pushes = True
+                begun = await self.session.asks(self.connection, *self.consume())
         except BaseException:
             self.retire()  # a job may be on its way
             raise

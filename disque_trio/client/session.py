@@ -43,6 +43,7 @@ class Session:
         pushes, pushes_by_pattern: whether the node can push jobs, and those of queues that match
             patterns, as far as is known.
         knows_headers: whether the node knows WITHHEADERS, as far as is known.
+        knows_soon: whether the node knows ONLOSS soon, as far as is known.
         hello: what the node said of the cluster.
         hints: whether the node can tell which of several nodes is best for a queue (QOWNER), as far
             as is known.
@@ -56,6 +57,7 @@ class Session:
         self.pushes: bool = True
         self.pushes_by_pattern: bool = True
         self.knows_headers: bool = True
+        self.knows_soon: bool = True
         self.hello = hello
         self.hints: bool = len(hello.nodes) > 1
         self.used: float = 0.0

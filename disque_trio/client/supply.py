@@ -26,6 +26,7 @@ class Supply:
         withheaders: whether to get jobs with their headers.
         pattern: whether the names are patterns. Older nodes do not push by pattern, so jobs are
             fetched there, and queues of dead letters do match.
+        calm: see ``Client.loops``.
 
     Raises:
         ValueError: there are no queues.
@@ -38,6 +39,7 @@ class Supply:
         queues: tuple[Name, ...],
         withheaders: bool,
         pattern: Pattern,
+        calm: bool = False,
     ) -> None:
         if not queues:
             raise ValueError("at least one queue is needed")
@@ -46,6 +48,7 @@ class Supply:
         self._queues = queues
         self._withheaders = withheaders
         self._pattern = pattern
+        self._calm = calm
         self._feed: Feed | None = None
         self._opening = library().Lock()
 
@@ -90,7 +93,11 @@ class Supply:
             if not (session.pushes_by_pattern if self._pattern else session.pushes):
                 return None
             make = partial(
-                Feed, names=self._queues, withheaders=self._withheaders, pattern=self._pattern
+                Feed,
+                names=self._queues,
+                withheaders=self._withheaders,
+                pattern=self._pattern,
+                calm=self._calm,
             )
             feed = await open_pushes(self._router, session, self._in_flight, make)
             if feed is not None:

@@ -49,6 +49,9 @@ class Member:
         old: the process that it replaces once it serves.
         stale: whether it may have loaded code that has changed since.
         warned: whether its silence was logged.
+        killed: whether we have killed it.
+        busy: whether it ran something that may have killed it; set from outside, before
+            ``Fleet.ended``.
     """
 
     def __init__(
@@ -66,10 +69,16 @@ class Member:
         self.old = old
         self.stale = False
         self.warned = False
+        self.killed = False
+        self.busy = False
+
+    def silent(self, now: float) -> float:
+        """Return for how long (s) it has given no sign of life, since it serves."""
+        return 0.0 if self.state is State.STARTING else now - self.heard
 
     def stuck(self, now: float) -> bool:
         """Return whether it has been silent for so long that it counts as stuck."""
-        return self.state is not State.STARTING and now - self.heard > STUCK
+        return self.silent(now) > STUCK
 
 
 class FleetControl(Protocol):
@@ -107,6 +116,7 @@ class Fleet:
         deaths: how often in a row the process of one place may die before it serves, until the
             fleet gives up.
         watched: whether it looks after processes that are silent.
+        stuck_after: seconds of silence after which a process is killed; None: never.
 
     Attributes:
         members: all living processes.
@@ -123,6 +133,7 @@ class Fleet:
         grace: float,
         deaths: float,
         watched: bool = True,
+        stuck_after: float | None = None,
     ) -> None:
         self.members: dict[int, Member] = {}  # by serial
         self.restarts: dict[str, int] = {}
@@ -134,6 +145,7 @@ class Fleet:
         self._grace = grace
         self._most_deaths = deaths
         self._watched = watched
+        self._stuck_after = math.inf if stuck_after is None else stuck_after
         self._serial = 0
         self._served: set[int] = set()  # places that have served
         self._deaths = [0] * count  # by place, of processes that did not run for long
@@ -229,7 +241,7 @@ class Fleet:
             self._control.say(
                 "the new code does not start, the old processes go on",
                 urgent=True,
-                reason=member.failure or _how(status),
+                reason=member.failure or how_ended(status),
             )
         elif (heir := self._heir(member.place)) is not None:
             heir.old = None
@@ -239,7 +251,7 @@ class Fleet:
             self._start(member.place, now)
         elif member.final or (member.first and member.state is State.STARTING):
             # Trying again would not help.
-            self._give_up(member.failure or f"a process ended: {_how(status)}", now)
+            self._give_up(member.failure or f"a process ended: {how_ended(status)}", now)
         else:
             self._died(member, status, now)
         self._roll(now)
@@ -255,15 +267,16 @@ class Fleet:
         place = member.place
         if now - member.started > LONG_RUN:
             self._deaths[place] = 0
-        self._deaths[place] += 1
-        reason = member.failure or _how(status)
+        if not member.busy:  # what has killed it comes back late enough, and less and less often
+            self._deaths[place] += 1
+        reason = member.failure or how_ended(status)
         if member.state is State.STARTING:  # otherwise a task may have killed it; others go on
             self._failures[place] += 1
         if self._failures[place] >= self._most_deaths:
             times = self._failures[place]
             self._give_up(f"a process did not start {times} times in a row, last: {reason}", now)
             return
-        doublings = min(self._deaths[place] - 1, _MOST_DOUBLINGS)
+        doublings = 0 if member.busy else min(self._deaths[place] - 1, _MOST_DOUBLINGS)
         pause = min(FIRST_PAUSE * 2**doublings, LAST_PAUSE)
         self._control.restarting(member, status, reason, pause)
         self._replaced("died")
@@ -347,6 +360,14 @@ class Fleet:
                 silent=round(silent, 1),
             )
             self._kill(member, "blocked", now)
+        elif silent > self._stuck_after and not member.killed:
+            self._control.say(
+                "a process does not answer: it is killed",
+                urgent=True,
+                process=member.serial,
+                silent=round(silent, 1),
+            )
+            self._kill(member, "stuck", now)
         elif silent > STUCK and not member.warned:
             member.warned = True
             self._control.say(
@@ -358,13 +379,14 @@ class Fleet:
 
     def _kill(self, member: Member, why: str, now: float) -> None:
         member.reason = why
+        member.killed = True
         member.limit = now + MARGIN  # kill it again then, if necessary
         member.deadline = math.inf
         self._control.kill(member)
 
 
-def _how(status: int) -> str:
-    """Describe how a process ended."""
+def how_ended(status: int) -> str:
+    """Describe how a process ended; a negative ``status`` is the number of a signal."""
     if status >= 0:
         return f"exit status {status}"
     try:

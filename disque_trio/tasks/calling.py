@@ -1,6 +1,7 @@
 """Calls the function of a task within its timeout, in this loop or in a thread."""
 
 import asyncio
+import traceback
 from collections.abc import Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
@@ -8,8 +9,13 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import trio
 
+from disque_trio.client import tracing
 from disque_trio.respclient.foreign import AsyncioThread, in_asyncio
 from disque_trio.tasks.definition import Definition
+from disque_trio.tasks.ending import Failed
+from disque_trio.tasks.errors import Reject, Retry
+from disque_trio.tasks.messages import describe
+from disque_trio.tasks.retrying import is_final
 
 _LETTING_GO = 1.0
 """Seconds that a cancelled function has to end."""
@@ -38,6 +44,33 @@ class Caller(Protocol):
         self, definition: Definition, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
         """Return what the function returns. Raises what it raises, and TimedOut, Runaway, Quit."""
+
+
+async def call(
+    caller: Caller, definition: Definition, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Call the function of a task. Raises Failed."""
+    try:
+        return await caller.call(definition, args, kwargs)
+    except Failed:
+        raise
+    except Retry as error:
+        raise Failed(f"Retry: {error}".removesuffix(": "), delay=error.delay) from None
+    except Reject as error:
+        raise Failed(f"Reject: {error}".removesuffix(": "), final=True) from None
+    except (TimedOut, Runaway) as error:
+        late, runaway = TimeoutError(str(error)), isinstance(error, Runaway)
+        final = is_final(definition, late)
+        raise Failed(describe(late), raised=late, final=final, runaway=runaway) from None
+    except Exception as error:
+        raised = error.__cause__ if isinstance(error, Quit) else error
+        assert raised is not None
+        if (processing := tracing.current()) is not None:
+            processing.failed(raised)
+        # Format it here: the logger's form, with all variables, would block the loop too long.
+        trace = "".join(traceback.format_exception(raised))
+        final = is_final(definition, raised)
+        raise Failed(describe(raised), trace=trace, raised=raised, final=final) from None
 
 
 Backend: TypeAlias = Literal["trio", "asyncio"]

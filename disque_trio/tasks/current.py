@@ -57,6 +57,11 @@ class CurrentJob:
         """Whether somebody else may have the job: it was cancelled, or half of its TTL is over."""
         return self._job.lost
 
+    @property
+    def letter(self) -> Letter | None:
+        """If the job is a dead letter, where it came from."""
+        return self._job.letter
+
     def progress(self, fraction: float, text: str = "") -> None:
         """Say how far the task is: ``current_job().progress(0.4, "page 4 of 10")``, for
         ``Handle.progress`` and the console.
@@ -78,8 +83,7 @@ class CurrentJob:
         and adds it again. It follows from the id of the task's job, the new job with those that
         follow it, and how many such jobs the task has added before. Not from their order: a retried
         task may have other things to do, and none of these must be lost."""
-        letter = self._job.letter
-        id = self.id if letter is None else letter.first_id
+        id = self.id if self.letter is None else self.letter.first_id
         added = sha256()
         for one in step.chain:
             for part in (one.task.encode(), one.queue.encode(), one.body):

@@ -2,11 +2,14 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from disque_trio.client.jobs import Letter
 from disque_trio.respclient.delivery import Source
 from disque_trio.respclient.values import Name
+
+if TYPE_CHECKING:
+    from disque_trio.tasks.groups import MembersFailed
 
 Kind: TypeAlias = Literal["done", "retried", "dead", "postponed", "runaway", "repeated", "lost"]
 """How a run ended.
@@ -52,6 +55,7 @@ class Held(Protocol):
     @property
     def lost(self) -> bool: ...
 
+    async def last_reason(self) -> str: ...
     async def ack(self, result: Name | None = None) -> None: ...
     async def nack(self, *, delay: float | None = None, reason: Name | None = None) -> None: ...
     async def dead(self, *, reason: Name | None = None) -> None: ...
@@ -59,6 +63,43 @@ class Held(Protocol):
     def detach(self, source: Source) -> None: ...
     def release(self) -> None: ...
     def end(self) -> None: ...
+
+
+class Failed(Exception):
+    """A run failed.
+
+    Attributes:
+        error: what went wrong.
+        trace: the traceback.
+        raised: the exception, for the task's ``backoff``.
+        delay: seconds until the next attempt; None: according to the task's ``backoff``.
+        final: whether not to try again.
+        runaway: whether the function goes on.
+        crashed: whether a process that ran nothing else died.
+        members: if it is a group: the members that failed, and how many there are.
+    """
+
+    def __init__(
+        self,
+        error: str,
+        *,
+        trace: str = "",
+        raised: BaseException | None = None,
+        delay: float | None = None,
+        final: bool = False,
+        runaway: bool = False,
+        crashed: bool = False,
+        members: "MembersFailed | None" = None,
+    ) -> None:
+        super().__init__(error)
+        self.error = error
+        self.trace = trace
+        self.raised = raised
+        self.delay = delay
+        self.final = final
+        self.runaway = runaway
+        self.crashed = crashed
+        self.members = members
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,19 @@
 """What a worker does with a job: it runs the task and settles the job."""
 
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from disque_trio.client import Client, DisqueError, ReplyError, tracing
+from disque_trio.job_past import NOTHING, Past
 from disque_trio.tasks import groups, traces
-from disque_trio.tasks.calling import Caller, Quit, Runaway, TimedOut
+from disque_trio.tasks.calling import Caller, call
 from disque_trio.tasks.core import Core
 from disque_trio.tasks.current import CurrentJob, running
 from disque_trio.tasks.definition import Backoff, Definition
-from disque_trio.tasks.ending import Ended, Ending, Held, Kind
-from disque_trio.tasks.errors import BadJob, Reject, Retry
+from disque_trio.tasks.ending import Ended, Ending, Failed, Held, Kind
+from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.looking import store
 from disque_trio.tasks.members import GROUP, behind
 from disque_trio.tasks.messages import (
@@ -32,15 +32,15 @@ from disque_trio.tasks.messages import (
     result_of,
     split_error,
 )
-from disque_trio.tasks.retrying import is_final, of_job, pause_of
+from disque_trio.tasks.retrying import of_job, pause_of
 from disque_trio.tasks.serializers import Serializer
 from disque_trio.tasks.settling import PASSING, Settling
 
 T = TypeVar("T")
 
 MORE_CRASHES = 10
-"""How many deliveries beyond its retries a job may have without a failure, because workers crashed
-or stopped, before it is refused."""
+"""How many deliveries beyond its retries a job may have without any NACK, since nobody was there to
+say what became of its workers, before it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,38 +62,13 @@ class Outcome:
     trace: str = ""
 
 
-class _Failed(Exception):
-    """A run failed.
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What a job brings: its headers, what is in its body, and what it has been through."""
 
-    Attributes:
-        error: what went wrong.
-        trace: the traceback.
-        raised: the exception, for the task's ``backoff``.
-        delay: seconds until the next attempt; None: according to the task's ``backoff``.
-        final: whether not to try again.
-        runaway: whether the function goes on.
-        members: if it is a group: the members that failed, and how many there are.
-    """
-
-    def __init__(
-        self,
-        error: str,
-        *,
-        trace: str = "",
-        raised: BaseException | None = None,
-        delay: float | None = None,
-        final: bool = False,
-        runaway: bool = False,
-        members: "groups.MembersFailed | None" = None,
-    ) -> None:
-        super().__init__(error)
-        self.error = error
-        self.trace = trace
-        self.raised = raised
-        self.delay = delay
-        self.final = final
-        self.runaway = runaway
-        self.members = members
+    headers: Mapping[str, str]
+    opened: Opened
+    past: Past = NOTHING
 
 
 class Execution:
@@ -103,11 +78,19 @@ class Execution:
         core: the core of the app.
         caller: calls the functions.
         settling: settles the jobs; None: each is settled at once.
+        apart: calls the functions of suspects, each in a process of its own; None: as the others.
     """
 
-    def __init__(self, core: Core, caller: Caller, settling: Settling | None = None) -> None:
+    def __init__(
+        self,
+        core: Core,
+        caller: Caller,
+        settling: Settling | None = None,
+        apart: Caller | None = None,
+    ) -> None:
         self._core = core
         self._caller = caller
+        self._apart = caller if apart is None else apart
         self._settling = settling
 
     async def run(self, job: Held) -> Outcome:
@@ -129,18 +112,20 @@ class Execution:
         trace = ""
         if task and (processing := tracing.current()) is not None:
             processing.describe("task", task)
-        opened = Opened(job.body)
+        given = _Given(headers, Opened(job.body))
         try:
             opened = _opened(job)
             if task == GROUP:
-                ended = await self._collect(job, opened, headers)
+                given = _Given(headers, opened)
+                ended = await self._collect(job, given)
             else:
+                past = Past.read(await job.last_reason()) if job.nacks else NOTHING
+                given = _Given(headers, opened, past)
                 definition = self._known(task, definition, headers)
-                ended = await self._run(job, definition, opened, headers)
-        except _Failed as failure:
+                ended = await self._run(job, definition, given)
+        except Failed as failure:
             trace = failure.trace
-            ending = self._failed(job, definition, opened, headers, failure)
-            ended = await self._settle(job, ending)
+            ended = await self._settle(job, self._failed(job, definition, given, failure))
         return Outcome(ended.kind, task, time.monotonic() - began, ended.error, trace)
 
     async def _settle(self, job: Held, ending: Ending) -> Ended:
@@ -152,21 +137,21 @@ class Execution:
             job.release()  # otherwise its loop would acknowledge it
             return Ended("lost", ending.ended.error or describe(problem))
 
-    async def _collect(self, job: Held, opened: Opened, headers: Mapping[str, str]) -> Ended:
-        """Process a job that is a group. Raises _Failed."""
+    async def _collect(self, job: Held, given: _Given) -> Ended:
+        """Process a job that is a group. Raises Failed."""
         try:
-            found = await groups.Collection(self._core, job, opened.body).visit()
+            found = await groups.Collection(self._core, job, given.opened.body).visit()
             if found is None:
                 return Ended("postponed")
             serializer = self._core.serializers.of(found.content_type)
             result = Result(members=found.members)
-            done = self._done(None, opened, headers, serializer, found.values, result, found.id)
+            done = self._done(None, given, serializer, found.values, result, found.id)
         except groups.MembersFailed as error:
-            raise _Failed(str(error), final=True, members=error) from None
+            raise Failed(str(error), final=True, members=error) from None
         except BadJob as error:
-            raise _Failed(str(error), final=True) from None
+            raise Failed(str(error), final=True) from None
         except Exception as error:
-            raise _Failed(describe(error)) from None
+            raise Failed(describe(error)) from None
 
         async def send(job: Held) -> Ended:
             ended = await done.send(job)
@@ -179,29 +164,30 @@ class Execution:
     def _known(
         self, task: str, definition: Definition | None, headers: Mapping[str, str]
     ) -> Definition:
-        """Return the definition for a job. Raises _Failed."""
+        """Return the definition for a job. Raises Failed."""
         if definition is None:
             name = repr(task) if task else "the job names none"
-            raise _Failed(f"unknown task: {name}", final=True)
+            raise Failed(f"unknown task: {name}", final=True)
         try:
             return of_job(definition, headers)
         except BadJob as error:
-            raise _Failed(str(error), final=True) from None
+            raise Failed(str(error), final=True) from None
 
-    async def _run(
-        self, job: Held, definition: Definition, opened: Opened, headers: Mapping[str, str]
-    ) -> Ended:
-        """Run a task; acknowledge the job. Raises _Failed."""
+    async def _run(self, job: Held, definition: Definition, given: _Given) -> Ended:
+        """Run a task; acknowledge the job. Raises Failed."""
+        headers, past = given.headers, given.past
+        if past.is_guilty or (past.said and job.nacks - past.returned > definition.retries):
+            raise Failed(past.said, final=True)
         crashes = job.additional_deliveries
         if crashes > definition.retries + MORE_CRASHES:
-            raise _Failed(f"{crashes} workers took it, and none finished it", final=True)
+            raise Failed(f"{crashes} workers took it, and none finished it", final=True)
         try:
             serializer = definition.serializer
             if CONTENT_TYPE in headers:
                 serializer = self._core.serializers.of(headers[CONTENT_TYPE])
-            args, kwargs = decode_arguments(serializer, opened.body)
+            args, kwargs = decode_arguments(serializer, given.opened.body)
         except BadJob as error:
-            raise _Failed(str(error), final=True) from None
+            raise Failed(str(error), final=True) from None
         attempt = 1 + job.nacks + job.additional_deliveries
         current = CurrentJob(
             job.id,
@@ -214,46 +200,18 @@ class Execution:
             definition.backoff,
         )
         with running(current):
-            value = await self._call(job, definition, args, kwargs)
+            caller = self._apart if past.is_suspect else self._caller
+            value = await call(caller, definition, args, kwargs)
             try:
-                ending = self._done(
-                    definition, opened, headers, serializer, value, Result(), job.id
-                )
+                ending = self._done(definition, given, serializer, value, Result(), job.id)
             except Exception as error:  # from a serializer
-                raise _Failed(describe(error), final=True) from None
+                raise Failed(describe(error), final=True) from None
             return await self._settle(job, ending)
-
-    async def _call(
-        self, job: Held, definition: Definition, args: list[Any], kwargs: dict[str, Any]
-    ) -> Any:
-        """Call the function. Raises _Failed."""
-        try:
-            return await self._caller.call(definition, args, kwargs)
-        except Retry as error:
-            raise _Failed(f"Retry: {error}".removesuffix(": "), delay=error.delay) from None
-        except Reject as error:
-            raise _Failed(f"Reject: {error}".removesuffix(": "), final=True) from None
-        except (TimedOut, Runaway) as error:
-            runaway = isinstance(error, Runaway)
-            late = TimeoutError(str(error))
-            final = is_final(definition, late)
-            text = describe(late)
-            raise _Failed(text, raised=late, final=final, runaway=runaway) from None
-        except Exception as error:
-            raised = error.__cause__ if isinstance(error, Quit) else error
-            assert raised is not None
-            if (processing := tracing.current()) is not None:
-                processing.failed(raised)
-            # Format it here: the logger's form, with all variables, would block the loop too long.
-            trace = "".join(traceback.format_exception(raised))
-            final = is_final(definition, raised)
-            raise _Failed(describe(raised), trace=trace, raised=raised, final=final) from None
 
     def _done(
         self,
         definition: Definition | None,
-        opened: Opened,
-        headers: Mapping[str, str],
+        given: _Given,
         serializer: Serializer,
         value: Any,
         empty: Result,
@@ -270,7 +228,7 @@ class Execution:
             empty: the result without its value.
             id: the id from which keys are made.
         """
-        part = headers.get(PART)
+        part, opened = given.headers.get(PART), given.opened
         trace = traces.current()
         step: Step | None = None
         result = empty
@@ -309,47 +267,47 @@ class Execution:
             except Exception as error:
                 refused = isinstance(error, DisqueError)
                 text = f"the next step was not added: {describe(error)}"
-                failure = _Failed(text if refused else describe(error), final=not refused)
-                ending = self._failed(job, definition, opened, headers, failure)
-                return await ending.send(job)
+                failure = Failed(text if refused else describe(error), final=not refused)
+                return await self._failed(job, definition, given, failure).send(job)
             await job.ack(left.encode())
             return Ended("done")
 
         return Ending(Ended("done"), send, len(step.body if step is not None else result.data))
 
     def _failed(
-        self,
-        job: Held,
-        definition: Definition | None,
-        opened: Opened,
-        headers: Mapping[str, str],
-        failure: _Failed,
+        self, job: Held, definition: Definition | None, given: _Given, failure: Failed
     ) -> Ending:
         """Return what is left to do for a job that failed: it is given back or refused."""
+        past, final, delay = given.past, failure.final, failure.delay
+        failures = job.nacks - past.returned
+        if failure.crashed:
+            past = past.crashed(failure.error, alone=True)
+            final, delay = past.is_guilty, past.pause
         # A group has no definition: it is tried until it expires.
         backoff: Backoff = (1.0, 60.0) if definition is None else definition.backoff
-        if not failure.final and (definition is None or job.nacks < definition.retries):
-            delay, wrong = failure.delay, ""
+        allowed = definition is None or failures < definition.retries or failure.crashed
+        if not final and allowed:
+            wrong = ""
             if delay is None:
-                delay, wrong = pause_of(backoff, job.nacks, failure.raised or failure)
+                delay, wrong = pause_of(backoff, failures, failure.raised or failure)
             error = f"{failure.error} ({wrong})" if wrong else failure.error
-            reason = reason_of(error)
+            again = past.reason(error)
             retried = Ended("runaway" if failure.runaway else "retried", error)
 
             async def give_back(job: Held) -> Ended:
-                await job.nack(delay=delay, reason=reason)
+                await job.nack(delay=delay, reason=again)
                 return retried
 
-            return Ending(retried, give_back, len(reason))
+            return Ending(retried, give_back, len(again))
         reason = reason_of(failure.error)
         dead = Ended("runaway" if failure.runaway else "dead", failure.error)
-        part = headers.get(PART)
+        part = given.headers.get(PART)
         left = Result(ERROR_TYPE, reason)
         trace = traces.current()
-        task = headers.get(TASK, "")
+        task = given.headers.get(TASK, "")
 
         async def refuse(job: Held) -> Ended:
-            if (told := self._told(job, task, opened.on_error, failure)) is not None:
+            if (told := self._told(job, task, given.opened.on_error, failure)) is not None:
                 await self._with_client(
                     lambda client: told.add(client, trace, key=f"error {job.id}", kept=DAY)
                 )
@@ -368,7 +326,7 @@ class Execution:
 
         return Ending(dead, refuse, len(reason))
 
-    def _told(self, job: Held, task: str, step: Step | None, failure: _Failed) -> Step | None:
+    def _told(self, job: Held, task: str, step: Step | None, failure: Failed) -> Step | None:
         """Return the job that is told about a failure, if there is to be one."""
         if step is None:
             return None
@@ -394,11 +352,11 @@ class Execution:
 
 
 def _opened(job: Held) -> Opened:
-    """Read a job. Raises _Failed."""
+    """Read a job. Raises Failed."""
     try:
         return Opened.of(job.body, job.header_pairs)
     except BadJob as error:
-        raise _Failed(str(error), final=True) from None
+        raise Failed(str(error), final=True) from None
 
 
 def _texts(job: Held) -> dict[str, str]:

@@ -4,7 +4,7 @@ import trio
 
 from disque_trio.client.jobs import HeldJob
 from disque_trio.tasks.app import Disque
-from disque_trio.tasks.calling import InLoop
+from disque_trio.tasks.calling import Caller, InLoop
 from disque_trio.tasks.ending import Kind
 from disque_trio.tasks.execution import Execution, Outcome
 from disque_trio.tasks.settling import Log, Settling
@@ -20,6 +20,8 @@ class Runner:
         app: the app with the tasks.
         limiter: limits the threads for functions that are not async; None: Trio's default.
         log: where to say what could not be settled; None: structlog's.
+        apart: calls the functions of jobs whose processes have died, each in a process of its own;
+            None: they are called like others.
     """
 
     def __init__(
@@ -28,9 +30,11 @@ class Runner:
         *,
         limiter: trio.CapacityLimiter | None = None,
         log: Log | None = None,
+        apart: Caller | None = None,
     ) -> None:
         self._settling = Settling(log)
-        self._execution = Execution(app.core, InLoop(limiter, app.core.backend), self._settling)
+        caller = InLoop(limiter, app.core.backend)
+        self._execution = Execution(app.core, caller, self._settling, apart)
 
     async def run(self, job: HeldJob) -> Outcome:
         """Run the task of ``job`` and settle the job.

@@ -111,6 +111,9 @@ class _Record:
     def queue(self) -> str:
         return self.shown.queue
 
+    async def last_reason(self) -> str:
+        return ""
+
     async def ack(self, result: Name | None = None) -> None:
         self.shown.state = "acked"
         self.result = result.encode() if isinstance(result, str) else result

@@ -4,7 +4,6 @@ It imports the app, connects, and runs jobs in its slots. It ends when its paren
 the parent is gone (which closes the link), or at a signal. Its tasks may finish within the grace.
 """
 
-import json
 import os
 import signal
 import socket
@@ -13,6 +12,7 @@ import sysconfig
 import time
 import traceback
 from contextlib import suppress
+from dataclasses import asdict
 
 import trio
 
@@ -24,7 +24,8 @@ from disque_trio.respclient.background import background
 from disque_trio.tasks import Disque
 from disque_trio.tasks.messages import describe
 from disque_trio.tasks.running import Outcome, Runner
-from disque_trio.worker.link import MappedPage, SocketEnd, line
+from disque_trio.worker.apart import Apart
+from disque_trio.worker.link import MappedPage, SocketEnd, line, read_line
 from disque_trio.worker.options import Options
 from disque_trio.worker.round_robin import QueueWeight, RoundRobin
 from disque_trio.worker.slots import Slots, loops_of
@@ -148,7 +149,12 @@ class Child:
         if not queues:
             raise CannotStart("the app has no tasks: name queues with --queues")
         named = [queue.name for queue in queues if queue.name not in options.patterns]
-        runner = Runner(app, limiter=trio.CapacityLimiter(options.concurrency), log=self._log)
+        runner = Runner(
+            app,
+            limiter=trio.CapacityLimiter(options.concurrency),
+            log=self._log,
+            apart=Apart(options, self._log),
+        )
         self._serving = True
         round_robin = RoundRobin(queues, strict=options.strict)
         slots = Slots(
@@ -165,7 +171,8 @@ class Child:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._beat, client, slots, named)
             nursery.start_soon(self._end, client, slots, runner)
-            await self._link.send("ready", files=files(but=_LIBRARIES))
+            login = asdict(self._app.cluster.login)
+            await self._link.send("ready", files=files(but=_LIBRARIES), login=login)
             await slots.run()
             await self._retire_if_due(memory())
             if not self._ending.is_set():  # jobs are refused
@@ -309,6 +316,7 @@ class Child:
         connected: bool = False,
     ) -> None:
         self._waits.count(time.monotonic())
+        self._page.ledger.sweep()
         await self._link.send(
             "beat",
             tally=self._tally.take(),
@@ -370,7 +378,7 @@ def main() -> int:
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)  # programs that tasks start must not keep them open
     sock = socket.socket(fileno=descriptors[0])
-    orders = json.loads(sock.makefile("rb", buffering=0).readline())
+    orders = read_line(sock)
     options = Options.from_json(orders["options"])
     log = Logging(options.log_level, options.log_format).log
     try:

@@ -2,7 +2,8 @@
 shared memory.
 
 A process in one long call to C code cannot send anything. So the time by which the first of its
-tasks must have ended is in the page, where it is written before each task without a system call.
+tasks must have ended is in the page, where it is written before each task without a system call,
+and behind it the ledger of its jobs.
 """
 
 import json
@@ -15,7 +16,11 @@ from typing import Any
 
 import trio
 
+from disque_trio.worker import ledger
+from disque_trio.worker.ledger import Ledger
+
 _DEADLINE = struct.Struct("d")
+_SIZE = mmap.PAGESIZE + ledger.SIZE  # what is not used takes no memory
 _MOST = 8 << 20  # bytes of a line; longer lines are not our messages
 
 Message = dict[str, Any]
@@ -26,17 +31,21 @@ class MappedPage:
 
     Args:
         descriptor: the descriptor of the memory, which is kept open.
+
+    Attributes:
+        ledger: the jobs of the process.
     """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self._memory = mmap.mmap(descriptor, mmap.PAGESIZE)
+        self._memory = mmap.mmap(descriptor, _SIZE)
+        self.ledger = Ledger(self._memory, mmap.PAGESIZE)
 
     @classmethod
     def make(cls) -> "MappedPage":
         """Make a new page. Raises OSError."""
         descriptor = os.memfd_create("disque-worker", os.MFD_CLOEXEC)
-        os.ftruncate(descriptor, mmap.PAGESIZE)
+        os.ftruncate(descriptor, _SIZE)
         page = cls(descriptor)
         page.deadline = math.inf
         return page
@@ -59,6 +68,12 @@ class MappedPage:
 def line(kind: str, **fields: Any) -> bytes:
     """Encode a message."""
     return json.dumps({"kind": kind, **fields}).encode() + b"\n"
+
+
+def read_line(sock: socket.socket) -> Message:
+    """Wait for the first message on a socket that blocks."""
+    message: Message = json.loads(sock.makefile("rb", buffering=0).readline())
+    return message
 
 
 class SocketEnd:

@@ -69,6 +69,7 @@ class Options:
         concurrency: tasks at a time in each process. processes: how many.
         grace: seconds for tasks to finish when stopping. wait: seconds to wait for a node at the
             start.
+        stuck_after: seconds without a sign of life after which a process is replaced; None: never.
         restarts: how often in a row a process may die before the worker gives up.
         max_memory, max_tasks: bytes, and tasks, after which a process is replaced.
         reload: replace the processes when a source file changes.
@@ -88,6 +89,7 @@ class Options:
     grace: float
     wait: float
     restarts: int
+    stuck_after: float | None
     max_memory: int | None
     max_tasks: int | None
     reload: bool
@@ -162,6 +164,13 @@ def _parser() -> argparse.ArgumentParser:
         type=count,
         default=10,
         help="give up after this many processes in a row die before taking a job (default: 10)",
+    )
+    add(
+        "--stuck-after",
+        type=period(3),
+        metavar="TIME",
+        help="replace a process that does not answer for so long, stopped or blocked by a task"
+        " (default: never; a task beyond its timeout always ends)",
     )
     add(
         "--max-memory",

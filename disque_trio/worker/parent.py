@@ -5,6 +5,7 @@ the parent is killed, the worker processes notice that their link is closed, and
 """
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -18,22 +19,29 @@ from typing import Any
 import trio
 
 from disque_trio.extras import how_to_install
+from disque_trio.job_past import death
 from disque_trio.metrics.web import Page as WebPage
 from disque_trio.metrics.web import Web, text_page
 from disque_trio.process import health
-from disque_trio.process.fleet import Fleet, Member, State
+from disque_trio.process.fleet import Fleet, Member, State, how_ended
 from disque_trio.process.logs import Log
 from disque_trio.process.systemd import Notifier
+from disque_trio.worker.deaths import returns, why_of
 from disque_trio.worker.display import Display
 from disque_trio.worker.figures import Figures
+from disque_trio.worker.keeper import Keeper, login_of
+from disque_trio.worker.lease import Lease
+from disque_trio.worker.ledger import RUNNING, LedgerEntry
 from disque_trio.worker.link import MappedPage, Message, SocketEnd
 from disque_trio.worker.options import Options
+from disque_trio.worker.reaping import reap
 from disque_trio.worker.sources import Sources
 from disque_trio.worker.tally import Tally
 from disque_trio.worker.view import View, WorkerView
 
 _TICK = 0.25  # s
 _LAST_WORDS = 1.0  # s to read what a process sent before it ended
+_MOST_NAMED = 100  # ids of jobs in one line of the log
 
 
 class Process:
@@ -41,7 +49,9 @@ class Process:
 
     Attributes:
         in_hand, memory, connected, lengths: as it last reported.
+        most_memory: the most that it used; None: it has not ended, or that is not known.
         gone: set when it has ended.
+        lease: keeps its jobs while it does not answer.
     """
 
     def __init__(
@@ -55,11 +65,15 @@ class Process:
         self.memory = 0
         self.connected = False
         self.lengths: dict[str, int] = {}
+        self.most_memory: int | None = None
         self.gone = trio.Event()
+        self.lease = Lease()
 
     def look(self) -> None:
         """Check whether it has ended, and read the shared page."""
-        if self.popen.poll() is not None:
+        if self.popen.returncode is None:
+            self.most_memory = reap(self.popen)
+        if self.popen.returncode is not None:
             self.gone.set()
         elif not self.gone.is_set():
             self.member.deadline = self.page.deadline
@@ -97,11 +111,19 @@ class Parent:
         self._options = options
         self._notifier = notifier
         self._log = log
-        self._fleet = Fleet(self, options.processes, grace=options.grace, deaths=options.restarts)
+        self._fleet = Fleet(
+            self,
+            options.processes,
+            grace=options.grace,
+            deaths=options.restarts,
+            stuck_after=options.stuck_after,
+        )
         self._tally = Tally()
         self._processes: dict[int, Process] = {}
         self._sources = Sources()
         self._nursery: trio.Nursery
+        self._login: dict[str, Any] | None = None  # of the processes, at the nodes
+        self._returning = 0  # processes whose jobs are being given back
         self._display = Display(log, quiet=options.quiet)
         self._signals = 0
         self._told_ready = False
@@ -131,7 +153,7 @@ class Parent:
                 if self._options.reload:
                     nursery.start_soon(self._watch_sources)
                 self._fleet.begin(time.monotonic())
-                while not self._fleet.over:
+                while not self._fleet.over or self._returning:
                     await trio.sleep(_TICK)
                     self._tick()
                 nursery.cancel_scope.cancel()
@@ -147,9 +169,12 @@ class Parent:
         return await trio.open_tcp_listeners(port, host=host)
 
     def _tick(self) -> None:
+        now = time.monotonic()
         for process in self._processes.values():
             process.look()
-        self._fleet.tick(time.monotonic())
+            if process.lease.is_due(process.member.silent(now), now):
+                self._nursery.start_soon(self._keep, process)
+        self._fleet.tick(now)
         view = self._view()
         self._tell(view)
         states = [(process.serial, process.state) for process in view.processes]
@@ -228,9 +253,55 @@ class Parent:
             await process.gone.wait()
             nursery.cancel_scope.deadline = trio.current_time() + _LAST_WORDS
         await process.link.aclose()
+        member, status, now = process.member, process.popen.returncode, time.monotonic()
+        entries = process.page.ledger.entries()
         process.page.close()
-        del self._processes[process.member.serial]
-        self._fleet.ended(process.member, process.popen.returncode, time.monotonic())
+        del self._processes[member.serial]
+        member.busy = any(entry.state == RUNNING for entry in entries)
+        if entries:
+            self._nursery.start_soon(self._give_back, process, entries, now)
+            self._returning += 1
+        self._fleet.ended(member, status, now)
+
+    async def _give_back(self, process: Process, entries: list[LedgerEntry], now: float) -> None:
+        """Give back the jobs of a process that has ended."""
+        member, status = process.member, process.popen.returncode
+        why, how = (
+            why_of(member, status),
+            death(how_ended(status), process.most_memory or process.memory or None),
+        )
+        try:
+            ids = [entry.id for entry in entries]
+            fields = {"process": member.serial, "count": len(ids), "jobs": ids[:_MOST_NAMED]}
+            self.say("jobs of a process come back", urgent=why != "stopped", reason=how, **fields)
+            left = ids
+            if (keeper := self._keeper()) is not None:
+                left = await keeper.give_back(returns(entries, why, how, now, random))
+            if left:
+                told = {"process": member.serial, "count": len(left), "jobs": left[:_MOST_NAMED]}
+                self.say("jobs of a process come back after their retry time", urgent=True, **told)
+        finally:
+            self._returning -= 1
+
+    async def _keep(self, process: Process) -> None:
+        """Keep the jobs of a process that does not answer from being delivered again."""
+        if process.gone.is_set():
+            return
+        now = time.monotonic()
+        entries = process.lease.wanted(process.page.ledger.entries(), now)
+        with process.lease.renewing(now) as kept:
+            if entries and (keeper := self._keeper()) is not None:
+                kept.update(await keeper.keep(entries))
+
+    def _keeper(self) -> Keeper | None:
+        """Return what speaks to the nodes; None if no process has said how to."""
+        if self._login is None:
+            return None
+        try:
+            return Keeper(self._nursery, login_of(self._login))
+        except ValueError as problem:  # with a certificate
+            self.say("the nodes cannot be told of a process", urgent=True, error=str(problem))
+            return None
 
     async def _listen(self, process: Process) -> None:
         while (message := await process.link.receive()) is not None:
@@ -241,6 +312,7 @@ class Parent:
         self._sources.add(message.get("files", ()))
         match message["kind"]:
             case "ready":
+                self._login = message["login"]
                 self._fleet.ready(member, now)
             case "beat":
                 self._tally.merge(message["tally"])

@@ -8,8 +8,10 @@ import trio
 
 from disque_trio.client import Client, DisqueError, HeldJob, Jobs, NoPermError
 from disque_trio.client.requests import Pattern
+from disque_trio.job_past import Past
 from disque_trio.process.logs import Log
 from disque_trio.tasks.running import Outcome, Runner
+from disque_trio.worker.ledger import APART, RUNNING
 from disque_trio.worker.link import MappedPage
 from disque_trio.worker.round_robin import RoundRobin
 from disque_trio.worker.tally import Tally, Waits
@@ -25,7 +27,7 @@ def loops_of(
     ``by_pattern``: these may be patterns."""
     pattern: Pattern = "nodead" if by_pattern else False
     orders = [
-        client.loops(*order, count=count, withheaders=True, pattern=pattern)
+        client.loops(*order, count=count, withheaders=True, pattern=pattern, calm=True)
         for order in round_robin.orders
     ]
     return list(zip(*orders, strict=True))
@@ -42,7 +44,7 @@ class Slots:
         round_robin: decides which queue to ask first.
         tally: counts what becomes of the jobs.
         waits: counts how long slots wait for jobs.
-        page: gets the deadline of the first task that has one.
+        page: gets the jobs, and the deadline of the first task that has one.
         timeout: returns how long (s) the task of a job may take; None: forever.
         on_outcome: called after each job; returns whether to take more.
 
@@ -137,9 +139,14 @@ class Slots:
     async def _work(self, job: HeldJob) -> None:
         """Run the task of ``job``, which is then settled, or will be, or was handed back."""
         outcome: Outcome | None = None
+        ledger = self._page.ledger
+        place = ledger.take(job.id, job.address)
         with trio.CancelScope() as scope:
-            self._take_in(job, scope)
+            self.in_hand[job] = scope
             try:
+                past = Past.read(await job.last_reason())
+                limit = self._limit(job)
+                ledger.begin(place, APART if past.is_suspect else RUNNING, limit, past)
                 outcome = await self._runner.run(job)
             except Exception:
                 self._log.warning("a job broke its worker", job=job.id, exc_info=True)
@@ -149,6 +156,10 @@ class Slots:
             self._report(job, outcome)
         if not (job.settled or job.detached):
             await self._return(job, failed=outcome is None and not scope.cancelled_caught)
+        if job.settled:
+            ledger.drop(place)
+        else:
+            ledger.end(place, lambda: job.settled)
         if outcome is not None and not self._on_outcome(outcome):
             self._stopped = True  # now: this slot would take another job before ``stop`` is called
 
@@ -157,7 +168,14 @@ class Slots:
         with trio.CancelScope(deadline=self._last) as scope:
             self._returning.add(scope)
             try:
-                await (job.nack() if failed else job.requeue())
+                if failed:
+                    await job.nack()
+                elif (reason := await job.last_reason()) or not job.nacks:
+                    await job.nack(delay=0, reason=Past.read(reason).stopped().reason())
+                else:
+                    await (
+                        job.requeue()
+                    )  # what it has been through is not known, and must not be lost
                 return
             except DisqueError as error:
                 problem = str(error)
@@ -167,12 +185,14 @@ class Slots:
         self._log.warning("a job was not handed back", job=job.id, error=problem)
         job.release()
 
-    def _take_in(self, job: HeldJob, scope: trio.CancelScope) -> None:
-        self.in_hand[job] = scope
+    def _limit(self, job: HeldJob) -> float:
+        """Note that the task of ``job`` begins; return when it must have ended."""
         limit = self._timeout(job)
-        if limit is not None:
-            self._deadlines[job] = time.monotonic() + limit
-            self._page.deadline = min(self._deadlines.values())
+        if limit is None:
+            return math.inf
+        deadline = self._deadlines[job] = time.monotonic() + limit
+        self._page.deadline = min(self._deadlines.values())
+        return deadline
 
     def _let_go(self, job: HeldJob) -> None:
         del self.in_hand[job]

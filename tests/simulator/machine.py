@@ -418,8 +418,9 @@ class Machine:
             if self.incarnation == incarnation and session in self.sessions:
                 consumer = self.node.consumers.by_client.get(session.client)
                 self._unheard(session, False)
-                if consumer is not None and consumer.requeues and timely is not None:
-                    timely.put_back(consumer.in_hand, world.plan.backoff[1] * MS)
+                if consumer is not None and consumer.loss >= 0 and timely is not None:
+                    pause = world.plan.backoff[1] + consumer.loss
+                    timely.put_back(consumer.in_hand, pause * MS)
                 if consumer is not None and consumer in self.node.consumers.pushed:
                     once = [id for _, id in consumer.once]
                     world.oracle.unsent.update(once)

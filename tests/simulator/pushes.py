@@ -30,7 +30,7 @@ def pushed_worker(actor: Actor) -> Program:
         if rng.random() < 0.5:
             request += DETAILS
         if rng.random() < 0.2:
-            request += [b"ONLOSS", b"retry"]
+            request += [b"ONLOSS", rng.choice((b"retry", b"soon"))]
         if by_pattern:
             request += rng.choice(([b"PATTERN"], [b"PATTERN", b"NODEAD"]))
         replies = yield line.ask([b"HELLO", b"3"], request)

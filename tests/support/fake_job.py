@@ -46,6 +46,7 @@ class FakeJob:
         failure: Exception | None = None,
         headers: Mapping[str, str] = {},
         node: FakeNode | None = None,
+        last_reason: str = "",
     ) -> None:
         self.node = node or FakeNode()
         self.goes_on = True
@@ -60,6 +61,10 @@ class FakeJob:
         self.additional_deliveries = additional_deliveries
         self.settled: tuple[Any, ...] = ()
         self._failure = failure
+        self._last_reason = last_reason
+
+    async def last_reason(self) -> str:
+        return self._last_reason
 
     async def ack(self, result: str | bytes | None = None) -> None:
         await self.node.answer()

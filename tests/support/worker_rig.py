@@ -15,7 +15,7 @@ from tests.support.harness import HANG_SECONDS, wait_until
 from tests.support.shims import programs
 
 APP = """
-import os, time
+import os, sys, time
 from pathlib import Path
 import trio
 from disque_trio.tasks import Disque, current_job
@@ -61,6 +61,32 @@ def die(times):
     if len((HERE / "notes").read_text().split("die")) <= times + 1:
         os._exit(3)
     note("lives")
+
+@app.task(name="poison", queue="mail", redeliver_after=30)
+def poison():
+    note("poison")
+    os.kill(os.getpid(), 9)
+
+@app.task(name="hold", queue="mail", redeliver_after=30)
+def hold(n, seconds):
+    note("hold", n)
+    time.sleep(seconds)
+    note("held", n)
+
+@app.task(name="stall", queue="mail")
+async def stall(seconds):
+    note("begun")
+    time.sleep(seconds)
+    note("ended")
+
+@app.task(name="hog", queue="mail")
+def hog(seconds):
+    note("begun")
+    until = time.monotonic() + seconds
+    sys.setswitchinterval(1000)
+    while time.monotonic() < until:
+        pass
+    note("ended")
 
 @app.task(name="grow", queue="mail", redeliver_after=30)
 def grow(megabytes):

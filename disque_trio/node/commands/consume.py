@@ -3,7 +3,7 @@
 from typing import Final
 
 from disque_trio.node.commands.arguments import MAX_QUEUES, check_patterns
-from disque_trio.node.core.delivery.consumers import MAX_CREDIT
+from disque_trio.node.core.delivery.consumers import AT_ONCE, MAX_CREDIT, NEVER, SOON
 from disque_trio.node.core.delivery.patterns import but_dead
 from disque_trio.node.core.node import LEAVING, Node
 from disque_trio.node.core.queues.entries import WITH_COUNTERS, WITH_HEADERS
@@ -13,6 +13,8 @@ from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX
 
+LOSSES: Final = {b"requeue": AT_ONCE, b"soon": SOON, b"retry": NEVER}
+
 
 def consume(node: Node, client: Client, args: list[bytes]) -> None:
     """CONSUME; STOP returns how many of the jobs are not acknowledged."""
@@ -20,8 +22,8 @@ def consume(node: Node, client: Client, args: list[bytes]) -> None:
     if not words.has("CREDIT"):
         client.out.append(integer(node.consumers.stop(client)))
         return
-    names, loss = words.all("queue"), words.text("ONLOSS").lower()
-    if loss not in (b"", b"requeue", b"retry"):
+    names, loss = words.all("queue"), words.text("ONLOSS").lower() or b"requeue"
+    if loss not in LOSSES:
         raise CommandError(SYNTAX)
     if len(names) > MAX_QUEUES:
         raise CommandError(f"ERR a client may consume at most {MAX_QUEUES} queues")
@@ -41,7 +43,7 @@ def consume(node: Node, client: Client, args: list[bytes]) -> None:
     if words.has("WITHHEADERS"):
         details |= WITH_HEADERS
     limit = words.number("CREDIT", 0)
-    node.consumers.consume(client, names, patterns, limit, details, loss != b"retry")
+    node.consumers.consume(client, names, patterns, limit, details, LOSSES[loss])
 
 
 def credit(node: Node, client: Client, args: list[bytes]) -> None:

@@ -52,7 +52,7 @@ _GETJOB: Final = (
     "FROM queue [queue ...]"
 )
 _CONSUME: Final = (
-    "queue [queue ...] CREDIT count [WITHCOUNTERS] [WITHHEADERS] [ONLOSS requeue|retry] "
+    "queue [queue ...] CREDIT count [WITHCOUNTERS] [WITHHEADERS] [ONLOSS requeue|soon|retry] "
     "[PATTERN] [NODEAD] | STOP"
 )
 _QSCAN: Final = (

@@ -4,15 +4,22 @@ import os
 import pty
 import signal
 
+from disque_trio.client.shown import ShownJob
+from disque_trio.job_past import NOTHING, Past
 from tests.support.harness import wait_until
 from tests.support.worker_rig import Rig, lives
 
 
-def counters(rig: Rig) -> list[tuple[int, int]]:
-    """Take all queued jobs; return their numbers of failures and of other redeliveries."""
+def pasts(rig: Rig) -> list[Past]:
+    """Take all queued jobs; return what they have been through, which was no failure."""
     with rig.client() as client:
         jobs = client.get("mail", count=100, nohang=True)
-    return [(job.nacks, job.additional_deliveries) for job in jobs]
+        shown = [ShownJob.of(client.show(job.id) or {}) for job in jobs]
+    found = [Past.read(job.last_reason) for job in shown]
+    assert [(job.nacks, job.additional_deliveries) for job in jobs] == [
+        (past.returned, 0) for past in found
+    ]
+    return found
 
 
 def test_running_tasks_may_finish_and_no_others_start(rig: Rig) -> None:
@@ -24,7 +31,7 @@ def test_running_tasks_may_finish_and_no_others_start(rig: Rig) -> None:
     rig.open("a")
     assert worker.ends() == 0
     assert len(rig.notes("begun")) == len(rig.notes("ended")) == 2
-    assert counters(rig) == [(0, 0)]
+    assert pasts(rig) == [NOTHING]
 
 
 def test_tasks_that_outlast_the_grace_period_are_requeued_without_a_failure(rig: Rig) -> None:
@@ -34,7 +41,7 @@ def test_tasks_that_outlast_the_grace_period_are_requeued_without_a_failure(rig:
     rig.open("a")
     rig.noted("ended")
     assert worker.stop() == 0
-    assert counters(rig) == [(0, 1)]
+    assert pasts(rig) == [Past(1, 0, 0, "its worker stopped")]
 
 
 def test_a_second_signal_requeues_at_once(rig: Rig) -> None:
@@ -45,7 +52,7 @@ def test_a_second_signal_requeues_at_once(rig: Rig) -> None:
     wait_until(lambda: worker.pids("retiring"))
     worker.signal(signal.SIGINT)
     assert worker.ends() == 0
-    assert counters(rig) == [(0, 1)]
+    assert pasts(rig) == [Past(1, 0, 0, "its worker stopped")]
 
 
 def test_the_job_of_a_killed_process_runs_again_in_another(rig: Rig) -> None:
@@ -73,8 +80,8 @@ def test_processes_stop_cleanly_when_their_parent_is_killed(rig: Rig) -> None:
     wait_until(lambda: not any(lives(pid) for pid in pids))
     assert len(rig.notes("begun")) == len(rig.notes("ended")) == 2
     # A process that has not noticed yet may take the job, and gives it back then.
-    ((failures, _),) = counters(rig)
-    assert failures == 0
+    (past,) = pasts(rig)
+    assert not past.crashes
 
 
 def test_a_process_that_gets_a_signal_itself_finishes_and_is_replaced(rig: Rig) -> None:
@@ -91,7 +98,7 @@ def test_a_process_that_gets_a_signal_itself_finishes_and_is_replaced(rig: Rig) 
 
 
 def test_a_task_that_kills_its_process_does_not_end_the_worker(rig: Rig) -> None:
-    rig.add("die", 3)
+    rig.add("die", 2)
     worker = rig.start("--restarts", "1")
     rig.noted("lives")
     assert worker.stop() == 0

@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from disque_trio.client import ConnectionLost, HeldJob, LeavingError, connect
+from disque_trio.client import ConnectionLost, HeldJob, Job, LeavingError, connect
 from tests.support.fake_disque import JOB_ID, FakeNode, fake_node, fake_nodes, job
 from tests.support.harness import HANG_SECONDS
 
@@ -303,6 +303,40 @@ async def test_a_released_job_is_not_requeued_when_its_connection_ends() -> None
             [b"STOP"],
         ]
         assert node.count("GETJOB") == 1
+
+
+async def test_a_node_that_does_not_know_onloss_soon_keeps_jobs_for_their_retry_time() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node)
+        known = _consume(push(0))
+        assert callable(known)
+
+        def older(command: list[bytes]) -> object:
+            return b"-ERR syntax error\r\n" if b"soon" in command else known(command)
+
+        node.answers["CONSUME"] = older
+        [loop] = client.loops("q", count=1, calm=True)
+        async with loop as jobs:
+            assert (await anext(jobs)).id == JOB_ID.format(0)
+        words = [command[-2:] for command in node.seen if command[0] == b"CONSUME"]
+        assert words[:2] == [[b"ONLOSS", b"soon"], [b"ONLOSS", b"retry"]]
+        assert node.count("GETJOB") == 0
+
+
+async def test_the_reason_of_the_last_nack_is_asked_for_once_and_only_if_there_was_a_nack() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 0)
+        node.answers["SHOW"] = b"*4\r\n$2\r\nid\r\n$1\r\nD\r\n$11\r\nlast-reason\r\n$3\r\nwhy\r\n"
+        async with client.jobs("q") as jobs:
+            held = await anext(jobs)
+            assert await held.last_reason() == ""
+            assert node.count("SHOW") == 0
+            again = HeldJob(
+                held._router, held._session, Job(held.id, "q", b"", nacks=1), lambda job: None
+            )
+            assert [await again.last_reason() for _ in range(2)] == ["why", "why"]
+            assert node.count("SHOW") == 1
+            await held.ack()
 
 
 # ---- patterns ---------------------------------------------------------------------------------

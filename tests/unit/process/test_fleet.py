@@ -24,10 +24,10 @@ DEATHS = 5
 class World:
     """A fleet, its clock, and a record of the orders that it gives."""
 
-    def __init__(self, count: int = 1) -> None:
+    def __init__(self, count: int = 1, stuck_after: float | None = None) -> None:
         self.now = 1000.0
         self.orders: list[tuple[Any, ...]] = []
-        self.fleet = Fleet(self, count, grace=GRACE, deaths=DEATHS)
+        self.fleet = Fleet(self, count, grace=GRACE, deaths=DEATHS, stuck_after=stuck_after)
         self.fleet.begin(self.now)
 
     def start(self, member: Member) -> None:
@@ -437,3 +437,28 @@ def test_nothing_is_due_after_a_stop() -> None:
     assert world.fleet.next_due() == math.inf
     world.ended(1, 0)
     assert world.fleet.over
+
+
+def test_a_death_that_a_task_may_have_caused_does_not_slow_down_the_restart() -> None:
+    world = served()
+    for serial in range(20):
+        world.fleet.members[serial].busy = True
+        world.ended(serial)
+        world.passes(FIRST_PAUSE)
+        assert world.told() == [("start", serial + 1)]
+        world.ready(serial + 1)
+    assert world.fleet.problem == ""
+
+
+def test_a_process_that_does_not_answer_is_killed_after_a_time_if_that_is_wanted() -> None:
+    world = World(stuck_after=7)
+    world.ready(0)
+    world.told()
+    world.passes(6.9)
+    assert world.told() == []
+    world.passes(0.2)
+    world.passes(0.1)
+    assert world.told() == [("kill", 0)]
+    world.ended(0)
+    assert world.told() == [("start", 1)]
+    assert world.fleet.restarts == {"stuck": 1}

@@ -8,8 +8,11 @@ import pytest
 import trio
 
 from disque_trio.client import ReplyError
+from disque_trio.job_past import Past
 from disque_trio.tasks import Disque, Reject, Retry, TaskFailed, current_job
 from disque_trio.tasks.calling import Backend, InLoop, Quit
+from disque_trio.tasks.definition import Definition
+from disque_trio.tasks.ending import Failed
 from disque_trio.tasks.execution import MORE_CRASHES, Execution
 from disque_trio.tasks.messages import Result
 from disque_trio.tasks.settling import Settling
@@ -419,3 +422,98 @@ def test_a_failed_task_raises_its_error(app: Disque) -> None:
     assert (failure.value.type_name, failure.value.text) == ("ValueError", "no: such address")
     assert failure.value.id == handle.id
     assert (jobs.added[0].attempts, len(jobs.added[0].delays)) == (3, 2)
+
+
+# ---- what a job has been through ----------------------------------------------------------------
+
+
+class Apart:
+    """Says which jobs ran in processes of their own; ``death``: how these end."""
+
+    def __init__(self, death: str = "") -> None:
+        self.calls: list[str] = []
+        self.death = death
+
+    async def call(self, definition: Definition, args: object, kwargs: object) -> None:
+        self.calls.append(definition.name)
+        if self.death:
+            raise Failed(self.death, crashed=True)
+
+
+async def run_apart(app: Disque, apart: Apart, job: FakeJob) -> str:
+    return (await Execution(app.core, InLoop(None), None, apart).run(job)).kind
+
+
+async def test_only_a_suspect_runs_in_a_process_of_its_own(app: Disque) -> None:
+    @app.task(name="work")
+    def work() -> None: ...
+
+    apart = Apart()
+    for crashes in range(3):
+        last = Past(crashes, crashes, 0, "killed").reason().decode()
+        job = FakeJob("work", nacks=crashes, last_reason=last)
+        assert await run_apart(app, apart, job) == "done"
+        assert len(apart.calls) == (crashes == 2)
+
+
+async def test_a_job_whose_own_process_dies_comes_back_and_the_third_time_is_refused(
+    app: Disque,
+) -> None:
+    @app.task(name="work", retries=0)
+    def work() -> None: ...
+
+    last = Past(2, 2, 0, "killed").reason().decode()
+    apart = Apart("its process died: killed by SIGKILL, memory 40 MiB")
+    delays: list[float] = []
+    for nacks in (2, 3):
+        job = FakeJob("work", nacks=nacks, last_reason=last)
+        assert await run_apart(app, apart, job) == "retried"
+        _, delay, reason = job.settled
+        delays.append(delay)
+        last = reason.decode()
+    assert delays == [2, 4]
+    job = FakeJob("work", nacks=4, last_reason=last)
+    assert await run_apart(app, apart, job) == "dead"
+    assert job.settled == ("dead", b"its process died: killed by SIGKILL, memory 40 MiB")
+
+
+async def test_a_guilty_job_is_refused_without_another_run(
+    app: Disque, execution: Execution
+) -> None:
+    @app.task(name="work")
+    def work() -> None:
+        raise AssertionError
+
+    job = FakeJob("work", nacks=3, last_reason=Past(3, 3, 3, "killed").reason().decode())
+    assert (await execution.run(job)).kind == "dead"
+    assert job.settled == ("dead", b"killed")
+
+
+async def test_returns_that_were_no_failures_use_up_no_retries(
+    app: Disque, execution: Execution
+) -> None:
+    @app.task(name="fail", retries=1, backoff=(2, 2))
+    def fail() -> None:
+        raise ValueError("no such address")
+
+    past = Past(50, 1, 0, "its worker stopped")
+    job = FakeJob("fail", nacks=50, last_reason=past.reason().decode())
+    assert (await execution.run(job)).kind == "retried"
+    _, delay, reason = job.settled
+    assert delay <= 2.5
+    assert Past.read(reason.decode()) == Past(50, 1, 0, "ValueError: no such address")
+    job = FakeJob("fail", nacks=51, last_reason=reason.decode())
+    assert (await execution.run(job)).kind == "dead"
+    assert job.settled == ("dead", b"ValueError: no such address")
+
+
+async def test_a_task_that_blocked_its_process_too_often_is_refused(
+    app: Disque, execution: Execution
+) -> None:
+    @app.task(name="work", retries=1)
+    def work() -> None:
+        raise AssertionError
+
+    job = FakeJob("work", nacks=2, last_reason="TimeoutError: its process was killed")
+    assert (await execution.run(job)).kind == "dead"
+    assert job.settled == ("dead", b"TimeoutError: its process was killed")

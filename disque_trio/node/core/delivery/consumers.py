@@ -3,7 +3,8 @@
 A job is in a client's hands from when it was pushed until it is acknowledged, handed back, queued
 again or gone, for whatever reason; that returns its credit. But if its time was over, the client
 may hang: then the credit only returns when the client says something on this connection. A client
-whose connection breaks loses its jobs: they are queued again at once if it asked for that.
+whose connection breaks loses its jobs: they are queued again at once if it asked for that, or
+soon, so that somebody who knows why it broke can say before that what becomes of them.
 
 Pushed jobs are sent at the end of the turn, after the replies: so they never come between the parts
 of a reply, and what has to be in the append-only file is there. Those of a client that leaves
@@ -30,8 +31,11 @@ MAX_CREDIT: Final = 65_535  # jobs, like the prefetch of AMQP
 MAX_IN_HAND: Final = 16 << 20  # bytes of bodies in a client's hands, unless a single one has more
 A_TURN: Final = 100  # jobs to push to a client, or to queue again, per turn
 ALL_IN_A_TURN: Final = 1_000  # jobs to push per turn, plus one for each client
+NEVER: Final = -1  # jobs of a lost connection come again after their retry time
+AT_ONCE: Final = 0
+SOON: Final = 2_000  # ms
 _LARGE_SHIFT: Final = 14  # 16 KB of a body take as long as a job
-_AT_ONCE: Final = 10  # jobs to take before looking at their size
+_FEW: Final = 10  # jobs to take before looking at their size
 _LARGE: Final = 1 << 20  # bytes in hand; above it, look at the size after each job
 
 
@@ -44,7 +48,7 @@ class Consumer:
         names: the queues that it consumes, in order of preference; empty: it stopped.
         patterns: what it wants, if ``names`` are patterns (see ``interests``); else empty.
         credit: number of jobs that it may have in its hands.
-        requeues: whether its jobs are queued again at once if its connection breaks.
+        loss: in how many ms its jobs are queued again if its connection breaks; NEVER.
         in_hand: its jobs: size of the body in bytes, by id.
         size: the sum of these.
         withheld: credit of jobs whose time was over, since when the client has said nothing.
@@ -59,7 +63,7 @@ class Consumer:
         self.names: list[bytes] = []
         self.patterns: list[bytes] = []
         self.credit = 0
-        self.requeues = True
+        self.loss = AT_ONCE
         self.in_hand: dict[bytes, int] = {}
         self.size = 0
         self.withheld = 0
@@ -135,11 +139,11 @@ class Consumers:
         patterns: list[bytes],
         credit: int,
         details: int,
-        requeues: bool,
+        loss: int,
     ) -> None:
         """Push jobs of the queues ``names`` to ``client``, instead of those that it consumed so
         far. ``patterns``: what is wanted, if the names are patterns; there must be room for them.
-        ``details``: as in ``job_entry_with``."""
+        ``details``: as in ``job_entry_with``. ``loss``: as in ``Consumer``."""
         # Not before anybody consumes, since it is also called for jobs of limited queues.
         self._store.limits.on_taken_back = self._taken_back
         consumer = self.by_client.get(client)
@@ -151,7 +155,7 @@ class Consumers:
         consumer.patterns = list(dict.fromkeys(patterns))
         self._interests.keep(consumer.patterns, 1)
         consumer.credit = credit
-        consumer.requeues = requeues
+        consumer.loss = loss
         waiter = consumer.waiter
         waiter.name = client.name
         waiter.label = client.label
@@ -210,10 +214,23 @@ class Consumers:
         self.pushed.pop(consumer, None)
         for id in consumer.in_hand:
             del self._by_job[id]
-        if consumer.requeues:
+        if consumer.loss > 0:
+            self._return_in(consumer.loss, list(consumer.in_hand))
+        elif consumer.loss == AT_ONCE:
             self._lost.update(dict.fromkeys(consumer.in_hand, True))
         self._lost.update({id: False for id in consumer.unsent if id in consumer.in_hand})
         self._call()
+
+    def _return_in(self, delay: int, ids: list[bytes]) -> None:
+        """Make the jobs ``ids`` come again in ``delay`` ms, as if their retry time was over then,
+        unless it is over before. WORKING keeps them as always."""
+        at = self._machine.now + delay
+        for id in ids:
+            job = self._store.jobs.get(id)
+            if job is not None and job.state == ACTIVE and job.retry and job.qtime > at:
+                job.qtime = at
+                self._store.schedule(job)
+                self._store.progress.note(job)
 
     # ---- jobs -------------------------------------------------------------------------------
 
@@ -307,7 +324,7 @@ class Consumers:
                     self._later[consumer] = None
                     self._call()
                     break
-                room = min(room, _AT_ONCE if consumer.size < _LARGE else 1)
+                room = min(room, _FEW if consumer.size < _LARGE else 1)
                 if consumer.patterns:
                     jobs = self._interests.take(consumer.patterns, room)
                 else:

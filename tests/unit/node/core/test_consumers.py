@@ -478,6 +478,25 @@ def test_with_onloss_retry_jobs_are_queued_again_after_their_retry_time(bench: B
     assert bench.get() == id
 
 
+def test_with_onloss_soon_somebody_can_say_before_what_becomes_of_the_jobs(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 5, "ONLOSS", "soon")
+    ids = [bench.add("q", "b", "RETRY", retry) for retry in (100, 100, 100, 1)]
+    assert pushed(bench, client) == ids
+    bench.disconnect(client)
+    assert bench("NACK", ids[0], "DELAY", 60) == 1
+    assert bench("WORKING", ids[1]) == 100
+    bench.advance(1.1)
+    assert bench.get_all() == [ids[3]]  # its retry time was over before
+    bench("ACKJOB", ids[3])
+    bench.advance(1)
+    assert bench.get_all() == [ids[2]]
+    assert bench.number(ids[2], b"additional-deliveries") == 1
+    bench.advance(59)
+    assert bench.get_all() == [ids[0]]
+    bench.advance(41)
+    assert {*bench.get_all()} == {ids[1], ids[2]}
+
+
 def test_what_is_delivered_at_most_once_is_not_queued_again(bench: Bench) -> None:
     client = consumer(bench)
     id = bench.add("q", "b", "RETRY", 0, "REPLICATE", 1)
@@ -498,7 +517,7 @@ def test_a_job_that_had_its_attempts_is_dead(bench: Bench) -> None:
     assert bench.get("dead") is not None
 
 
-@pytest.mark.parametrize("onloss", ["requeue", "retry"])
+@pytest.mark.parametrize("onloss", ["requeue", "soon", "retry"])
 def test_what_was_not_sent_when_the_connection_broke_was_not_delivered(
     bench: Bench, onloss: str
 ) -> None:

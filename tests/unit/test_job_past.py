@@ -1,0 +1,67 @@
+"""What a job has been through travels in the reason of its last NACK."""
+
+from disque_trio.job_past import MOST, NOTHING, Past, death
+
+
+def read(reason: bytes) -> Past:
+    return Past.read(reason.decode())
+
+
+def test_a_reason_tells_what_a_job_has_been_through() -> None:
+    past = Past(4, 2, 1, "its process died: exit status 3")
+    assert read(past.reason()) == past
+    after = read(past.reason("ValueError: no [such] number"))
+    assert after == Past(4, 2, 1, "ValueError: no [such] number")
+
+
+def test_the_reason_of_a_job_that_only_failed_is_the_error() -> None:
+    assert NOTHING.reason("ValueError: x") == b"ValueError: x"
+    assert read(b"ValueError: x") == Past(said="ValueError: x")
+
+
+def test_a_long_error_does_not_push_the_counts_out() -> None:
+    past = Past(1, 1, 0)
+    assert len(past.reason("ä" * 5000)) <= 4096
+    assert read(past.reason("ä" * 5000)).crashes == 1
+    assert len(NOTHING.reason("ä" * 5000)) <= 4096
+
+
+def test_a_job_that_is_handed_back_any_number_of_times_is_no_suspect() -> None:
+    past = NOTHING
+    for _ in range(100):
+        past = read(past.stopped().reason())
+    assert (past.returned, past.crashes) == (100, 0)
+    assert not past.is_suspect
+    assert not past.is_guilty
+
+
+def test_the_last_failure_is_still_known_after_a_stop() -> None:
+    assert Past.read("ValueError: x").stopped().said == "ValueError: x"
+
+
+def test_a_job_that_was_in_two_processes_that_died_is_a_suspect_and_not_guilty() -> None:
+    past = NOTHING.crashed("killed", alone=False)
+    assert not past.is_suspect
+    past = past.crashed("killed", alone=False)
+    assert past.is_suspect
+    for _ in range(10):
+        past = past.crashed("killed", alone=False)
+    assert not past.is_guilty
+
+
+def test_a_job_is_guilty_after_three_processes_that_ran_nothing_else() -> None:
+    past = NOTHING.crashed("killed", alone=False)
+    for _ in range(MOST):
+        assert not past.is_guilty
+        past = past.crashed("killed", alone=True)
+    assert past.is_guilty
+
+
+def test_pauses_grow() -> None:
+    pauses = [Past(crashes=crashes).pause for crashes in (1, 2, 3, 4, 1000)]
+    assert pauses == [0.5, 1, 2, 4, 60]
+
+
+def test_a_death_is_told_with_the_memory_if_that_is_known() -> None:
+    assert death("exit status 3", 40 << 20) == "its process died: exit status 3, memory 40 MiB"
+    assert death("killed by SIGKILL", None) == "its process died: killed by SIGKILL"

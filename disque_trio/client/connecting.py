@@ -1,10 +1,11 @@
 """Connects a client to a cluster."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from disque_trio.client.client import Client
 from disque_trio.client.nodes import Directory, parse_address
+from disque_trio.client.patience import patience
 from disque_trio.client.router import Router
 from disque_trio.client.urls import Cluster
 from disque_trio.respclient.background import background
@@ -64,9 +65,15 @@ async def connect(
 
 @asynccontextmanager
 async def connect_to(
-    cluster: Cluster, retry_for: float, connect_timeout: float = 5.0
+    cluster: Cluster,
+    retry_for: float,
+    connect_timeout: float = 5.0,
+    first: float | None = None,
 ) -> AsyncIterator[Client]:
-    """Like ``connect``, but takes the nodes and their credentials as a ``Cluster``."""
+    """Like ``connect``, but takes the nodes and their credentials as a ``Cluster``.
+
+    ``first``: the seconds for which to try at the start, if that differs.
+    """
     directory = Directory([parse_address(node) for node in cluster.nodes])
     async with background() as nursery:
         connector = Connector(nursery, cluster.login, connect_timeout)
@@ -74,7 +81,8 @@ async def connect_to(
         router = Router(connector, directory, retry_for=retry_for, hinted=hinted)
         in_flight = InFlight(nursery, _log)
         try:
-            await router.session(router.retry())
+            with nullcontext() if first is None else patience(first):
+                await router.session(router.retry())
             yield Client(router, in_flight)
         finally:
             await in_flight.close()

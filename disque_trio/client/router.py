@@ -5,9 +5,11 @@ or says -LEAVING, and repeats commands where that is safe, within a time limit. 
 queues go to the nodes that are best for them, if ``Hints`` knows these.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
+from disque_trio.client import patience
 from disque_trio.client.hints import Hints, refuses
 from disque_trio.client.nodes import Directory
 from disque_trio.client.session import Role, Session, open_session
@@ -68,6 +70,7 @@ class Router:
         self._choosing = library().Lock()
         self._prefer: Address | None = None
         self._attempts = 0
+        self._outage = patience.Outage(self._where)
         self._failure = ""
         self._closed = False
 
@@ -79,7 +82,8 @@ class Router:
 
     def retry(self) -> Retry:
         """Return a fresh time limit for one request."""
-        return Retry(self.retry_for)
+        limit = patience.current()
+        return Retry(self.retry_for if limit is None else limit.seconds)
 
     async def session_for(
         self, queues: Sequence[Name], retry: Retry, *, adds: bool = False
@@ -107,16 +111,29 @@ class Router:
         while True:
             if self._session is not None and self._session.current and not self._closed:
                 return self._session
-            attempts = self._attempts
-            async with self._choosing:
-                # If another task tried in vain while this one waited for the lock, count that as
-                # an attempt of this task. Else many tasks would try the same dead nodes in turn.
-                if self._attempts == attempts:
-                    await self._choose()
+            limit = patience.current()
+            with library().move_on_after(math.inf if limit is None else limit.left) as scope:
+                await self._attempt()
+            if scope.cancelled_caught and limit is not None:
+                silent = f"no Disque node answers within {limit.seconds:g} s: {self._where()}"
+                raise ConnectionLost(self._failure or silent)
             if self._session is not None and self._session.current:
                 return self._session
             if not await retry.again():
                 raise ConnectionLost(self._failure)
+
+    async def _attempt(self) -> None:
+        """Look for a node once. Raises as ``session``."""
+        attempts = self._attempts
+        async with self._choosing:
+            # If another task tried in vain while this one waited for the lock, count that as
+            # an attempt of this task. Else many tasks would try the same dead nodes in turn.
+            if self._attempts == attempts:
+                await self._outage.during(self._choose)
+
+    def _where(self) -> str:
+        """The addresses at which to look for a node."""
+        return ", ".join(map(str, self._directory.candidates(library().current_time())))
 
     def leave(self, session: Session) -> None:
         """Look for another node, since the one of this session said -LEAVING."""
@@ -269,11 +286,14 @@ class Router:
                     session = self.hints.move_in(session)
                 self._session = session
                 self._prefer = self._session.address
+                self._outage.over()
+                self._failure = ""
                 return
         if refused is not None:
             raise refused
         self._attempts += 1
         self._failure = "no Disque node can be reached: " + "; ".join(failures)
+        self._outage.failed("; ".join(failures))
         if lasting:
             raise TlsError(self._failure)
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, Final, ParamSpec, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 from disque_trio.client import Client, HeldJob
@@ -58,7 +59,9 @@ class Decorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
-class _FormerOptions(TypedDict, total=False):
+class Former(TypedDict, total=False):
+    """Names of arguments in earlier releases: ``retry_for`` is ``node_timeout``."""
+
     retry_for: float
 
 
@@ -76,14 +79,16 @@ class Disque:
             object.
         backend: the event loop in which workers run ``async`` functions: ``trio``, or ``asyncio``
             for functions that use its libraries.
-        node_timeout: seconds to keep trying when no node can be reached.
+        add_timeout: seconds to try to reach a node when adding a job, and when a program connects
+            for the first time.
+        node_timeout: seconds to try that otherwise.
         connect_timeout: seconds for each attempt to connect to a node.
         results: where results are kept: ``memory``, in that of nodes, for a minute; or ``store``,
             as jobs, for a day, which also holds larger ones.
         safe_adds: give a key (UNIQUE) to each job that has none of its own, so that adding it can
             be repeated if a node is lost, without adding it twice. Without this, losing a node
             raises ``ConnectionLost``, and in a partition both sides can add jobs.
-        former: ``retry_for``, the former name of ``node_timeout``.
+        former: names of earlier releases.
 
     Raises:
         ValueError: the URL, the serializer or another argument is invalid.
@@ -102,17 +107,20 @@ class Disque:
         queue: str = "tasks",
         serializer: str | Serializer = "json",
         backend: Backend = "trio",
+        add_timeout: float = 5.0,
         node_timeout: float = 30.0,
         connect_timeout: float = 5.0,
         results: Results = "memory",
         safe_adds: bool = True,
-        **former: Unpack[_FormerOptions],
+        **former: Unpack[Former],
     ) -> None:
         self.cluster: Final = _cluster_of_environment() if url is None else Cluster.parse(url)
         self.nodes: list[str] = list(self.cluster.nodes)
         self.password: str | None = self.cluster.password
+        if not add_timeout > 0:
+            raise ValueError(f"add_timeout must be more than 0 seconds, not {add_timeout}")
         self._queue = queue
-        check_names(former, _FormerOptions.__annotations__)
+        check_names(former, Former.__annotations__)
         if "retry_for" in former:
             old_word("retry_for", "node_timeout", 1)
             node_timeout = former["retry_for"]
@@ -121,9 +129,9 @@ class Disque:
         self._serializer = serializer_of(serializer)
         serializers = Serializers([Json(), self._serializer])
         key_for = node_timeout + KEY_FOR if safe_adds else None
-        thread = OwnThread(self._open)
+        thread = OwnThread(partial(self._open, add_timeout))
         self.core: Core = Core(
-            thread, serializers, key_for, _known(backend), self._open_at, results
+            thread, serializers, key_for, _known(backend), self._open_at, results, add_timeout
         )
         self._policies: dict[str, QueuePolicy] = {}
         self._schedules = Schedules(name)
@@ -352,8 +360,8 @@ class Disque:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open(self) -> AbstractAsyncContextManager[Client]:
-        return connect_to(self.cluster, self._node_timeout, self._connect_timeout)
+    def _open(self, first: float | None = None) -> AbstractAsyncContextManager[Client]:
+        return connect_to(self.cluster, self._node_timeout, self._connect_timeout, first)
 
     def _open_at(self, node: str) -> AbstractAsyncContextManager[Client]:
         return connect_to(self.cluster.only(node), 0, self._connect_timeout)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Generic, TypeVar, get_args
 
-from disque_trio.client import Client
+from disque_trio.client import Client, ConnectionLost
 from disque_trio.respclient.foreign import in_async
 from disque_trio.tasks.calling import Backend
 from disque_trio.tasks.definition import Definition, Results
@@ -25,6 +25,7 @@ class Core:
         backend: the event loop for ``async`` functions.
         elsewhere: connects to the node with this address.
         results: where results are kept.
+        add_timeout: seconds to try to reach a node when adding.
 
     Attributes:
         tasks: the tasks, by name.
@@ -38,6 +39,7 @@ class Core:
         backend: Backend,
         elsewhere: Callable[[str], AbstractAsyncContextManager[Client]],
         results: Results,
+        add_timeout: float,
     ) -> None:
         self.tasks: dict[str, Definition] = {}
         self.serializers = serializers
@@ -47,6 +49,7 @@ class Core:
         if results not in get_args(Results):
             raise ValueError(f"results must be memory or store, not {results!r}")
         self.results: Results = results
+        self.add_timeout = add_timeout
         self._thread = thread
         self._links: list[Link] = []
 
@@ -101,7 +104,11 @@ class Later(Generic[T]):
         if in_async():
             self._begun = False
         else:
-            self._values.append(core.link.run_sync(function))
+            try:
+                self._values.append(core.link.run_sync(function))
+            except ConnectionLost as error:
+                # Where it comes from says nothing to the program: it would hide the one line.
+                raise error.with_traceback(None) from None
 
     @property
     def done(self) -> bool:

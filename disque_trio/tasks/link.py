@@ -1,8 +1,10 @@
 """How a program reaches the cluster, from a thread or from a task of Trio or asyncio."""
 
 import asyncio
+import math
 import os
 import threading
+import time
 import weakref
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
@@ -39,6 +41,7 @@ class OwnThread:
         self._connect = connect
         self._portal: Portal | None = None
         self._making = threading.Lock()
+        self._failed: tuple[float, str] = (-math.inf, "")  # when, and why
         _all.add(self)
 
     def in_child(self) -> None:
@@ -56,9 +59,17 @@ class OwnThread:
         return self._connected().run(function)
 
     def _connected(self) -> Portal:
+        asked = time.monotonic()
         with self._making:
             if self._portal is None:
-                self._portal = Portal(self._connect)
+                when, why = self._failed
+                if when > asked:  # another thread has tried meanwhile: not each in turn
+                    raise ConnectionLost(why)
+                try:
+                    self._portal = Portal(self._connect)
+                except ConnectionLost as error:
+                    self._failed = time.monotonic(), str(error)
+                    raise
             return self._portal
 
     def close(self) -> None:

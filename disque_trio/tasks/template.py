@@ -7,6 +7,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, 
 from uuid import uuid4
 
 from disque_trio.client import AddManyError, Client, DisqueError
+from disque_trio.client.patience import patience
 from disque_trio.job_options import JobOptions, ScheduleOptions, check_names, stored
 from disque_trio.tasks import retrying, traces
 from disque_trio.tasks.core import Core, Later
@@ -366,10 +367,12 @@ class Template(Generic[P, R]):
                     options["unique"] = [one and one[0] for one in (keys[at] for at in places)]
                     options["unique_for"] = key[1]
                 jobs = [made[at][0].job(trace) for at in places]
+                bodies = [body for body, _ in jobs]
                 try:
-                    found: Sequence[str | DisqueError] = await client.add_many(
-                        first.queue, [body for body, _ in jobs], headers=jobs[0][1], **options
-                    )
+                    with patience(self._core.add_timeout):
+                        found: Sequence[str | DisqueError] = await client.add_many(
+                            first.queue, bodies, headers=jobs[0][1], **options
+                        )
                 except AddManyError as error:
                     found = error.results
                     failed = True
@@ -396,9 +399,10 @@ def adder(core: Core, step: Step, key: str | None) -> Callable[[Client], Awaitab
     trace = traces.current()
 
     async def add(client: Client) -> str:
-        if keyed is None:
-            return await step.add(client, trace)
-        return await step.add(client, trace, key=keyed[0], kept=keyed[1])
+        with patience(core.add_timeout):
+            if keyed is None:
+                return await step.add(client, trace)
+            return await step.add(client, trace, key=keyed[0], kept=keyed[1])
 
     return add
 

@@ -80,6 +80,7 @@ class Slots:
         self._returning: set[trio.CancelScope] = set()
         self._last = math.inf  # when jobs must have been handed back
         self._stopped = False
+        self._told = ""  # the last error with which no job could be taken
         self._loops = loops
 
     async def run(self) -> None:
@@ -125,11 +126,14 @@ class Slots:
                 return
             except DisqueError as error:
                 self._tally.errors += 1
-                self._log.warning("no job can be taken", error=str(error))
+                if str(error) != self._told:  # once, not once for each slot
+                    self._told = str(error)
+                    self._log.warning("no job can be taken", error=self._told)
                 await trio.sleep(_PAUSE)
                 continue
             finally:
                 self._waits.end(time.monotonic())
+            self._told = ""
             self._tally.last_job = time.time()
             following = self._round_robin.next()
             job.goes_on = following == order

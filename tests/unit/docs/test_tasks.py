@@ -21,7 +21,7 @@ def test_it_has_all_arguments_of_the_app_and_of_tasks() -> None:
     signature = re.search(r"^`Disque\((.*)\)`$", PAGE, re.MULTILINE)
     assert signature is not None
     said = re.findall(r"(\w+)=", signature[1])
-    assert said == list(inspect.signature(Disque).parameters)
+    assert [*said, "former"] == list(inspect.signature(Disque).parameters)
     table = PAGE.partition("| argument | |")[2].partition("\n\n")[0]
     named = re.findall(r"`(\w+)(?:=[^`]*)?`", " ".join(re.findall(r"^\| (.*?) \|", table, re.M)))
     assert sorted(named) == sorted(TaskOptions.__optional_keys__)

@@ -17,6 +17,10 @@ Headers: TypeAlias = Mapping[str, Text] | Iterable[tuple[Text, Text]]
 """Names and values; pass pairs if a name occurs several times."""
 
 
+MAX_HEADERS: Final = 1_000
+MAX_HEADERS_SIZE: Final = 64 * 1024  # bytes of all names and values of a job
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """What an option is, besides its name and its type in Python.

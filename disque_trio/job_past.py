@@ -72,6 +72,10 @@ class Past:
         """The past of the job once a worker has given it back because it stopped."""
         return replace(self, returned=self.returned + 1, said=self.said or "its worker stopped")
 
+    def postponed(self, why: str) -> "Past":
+        """The past of the job once a worker has given it back that cannot run it now."""
+        return replace(self, returned=self.returned + 1, said=why)
+
     def crashed(self, how: str, *, alone: bool) -> "Past":
         """The past of the job once the process that had it has died.
 

@@ -93,7 +93,7 @@ class Outage:
 
     def _tell(self, error: str) -> None:
         self._told = True
-        _log.warning("no node is reached, and the client goes on trying", error=error)
+        _log.warning("no node is reached, and the client keeps trying", error=error)
 
     def failed(self, error: str) -> None:
         """No node was reached, because of ``error``."""

@@ -59,9 +59,20 @@ class Decorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
-class Former(TypedDict, total=False):
-    """Names of arguments in earlier releases: ``retry_for`` is ``node_timeout``."""
+class Timeouts(TypedDict, total=False):
+    """How long to try to reach a node, in seconds.
 
+    Keys:
+        add_timeout: when adding a job, and when a program connects for the first time; by default
+            5.
+        node_timeout: otherwise; by default 30.
+        connect_timeout: in each attempt; by default 5.
+        retry_for: the former name of ``node_timeout``.
+    """
+
+    add_timeout: float
+    node_timeout: float
+    connect_timeout: float
     retry_for: float
 
 
@@ -79,16 +90,12 @@ class Disque:
             object.
         backend: the event loop in which workers run ``async`` functions: ``trio``, or ``asyncio``
             for functions that use its libraries.
-        add_timeout: seconds to try to reach a node when adding a job, and when a program connects
-            for the first time.
-        node_timeout: seconds to try that otherwise.
-        connect_timeout: seconds for each attempt to connect to a node.
         results: where results are kept: ``memory``, in that of nodes, for a minute; or ``store``,
             as jobs, for a day, which also holds larger ones.
         safe_adds: give a key (UNIQUE) to each job that has none of its own, so that adding it can
             be repeated if a node is lost, without adding it twice. Without this, losing a node
             raises ``ConnectionLost``, and in a partition both sides can add jobs.
-        former: names of earlier releases.
+        timeouts: how long to try to reach a node.
 
     Raises:
         ValueError: the URL, the serializer or another argument is invalid.
@@ -107,25 +114,24 @@ class Disque:
         queue: str = "tasks",
         serializer: str | Serializer = "json",
         backend: Backend = "trio",
-        add_timeout: float = 5.0,
-        node_timeout: float = 30.0,
-        connect_timeout: float = 5.0,
         results: Results = "memory",
         safe_adds: bool = True,
-        **former: Unpack[Former],
+        **timeouts: Unpack[Timeouts],
     ) -> None:
         self.cluster: Final = _cluster_of_environment() if url is None else Cluster.parse(url)
         self.nodes: list[str] = list(self.cluster.nodes)
         self.password: str | None = self.cluster.password
+        self._queue = queue
+        check_names(timeouts, Timeouts.__annotations__)
+        node_timeout = timeouts.get("node_timeout", 30.0)
+        if "retry_for" in timeouts:
+            old_word("retry_for", "node_timeout", 1)
+            node_timeout = timeouts["retry_for"]
+        add_timeout = timeouts.get("add_timeout", 5.0)
         if not add_timeout > 0:
             raise ValueError(f"add_timeout must be more than 0 seconds, not {add_timeout}")
-        self._queue = queue
-        check_names(former, Former.__annotations__)
-        if "retry_for" in former:
-            old_word("retry_for", "node_timeout", 1)
-            node_timeout = former["retry_for"]
         self._node_timeout = node_timeout
-        self._connect_timeout = connect_timeout
+        self._connect_timeout = timeouts.get("connect_timeout", 5.0)
         self._serializer = serializer_of(serializer)
         serializers = Serializers([Json(), self._serializer])
         key_for = node_timeout + KEY_FOR if safe_adds else None

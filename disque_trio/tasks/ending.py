@@ -76,6 +76,7 @@ class Failed(Exception):
         final: whether not to try again.
         runaway: whether the function goes on.
         crashed: whether a process that ran nothing else died.
+        unknown: whether it is not the task that failed: the worker does not know it.
         members: if it is a group: the members that failed, and how many there are.
     """
 
@@ -89,6 +90,7 @@ class Failed(Exception):
         final: bool = False,
         runaway: bool = False,
         crashed: bool = False,
+        unknown: bool = False,
         members: "MembersFailed | None" = None,
     ) -> None:
         super().__init__(error)
@@ -99,6 +101,7 @@ class Failed(Exception):
         self.final = final
         self.runaway = runaway
         self.crashed = crashed
+        self.unknown = unknown
         self.members = members
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from disque_trio.client import Client, DisqueError, ReplyError, tracing
 from disque_trio.job_past import NOTHING, Past
+from disque_trio.respclient.log import library_log
 from disque_trio.tasks import groups, traces
 from disque_trio.tasks.calling import Caller, call
 from disque_trio.tasks.core import Core
@@ -34,13 +35,21 @@ from disque_trio.tasks.messages import (
 )
 from disque_trio.tasks.retrying import of_job, pause_of
 from disque_trio.tasks.serializers import Serializer
-from disque_trio.tasks.settling import PASSING, Settling
+from disque_trio.tasks.settling import PASSING, Log, Settling
 
 T = TypeVar("T")
 
 MORE_CRASHES = 10
 """How many deliveries beyond its retries a job may have without any NACK, since nobody was there to
 say what became of its workers, before it is refused."""
+
+
+UNKNOWN_RETRIES = 20
+"""How often a job whose task nobody knows is tried again: with pauses of up to a minute, for a
+quarter of an hour. In a rolling deploy, a worker with newer code takes it meanwhile."""
+
+_MOST_TOLD = 100
+"""How many names of tasks the log gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,7 @@ class Execution:
         caller: calls the functions.
         settling: settles the jobs; None: each is settled at once.
         apart: calls the functions of suspects, each in a process of its own; None: as the others.
+        log: where to say that a task is unknown; None: structlog's.
     """
 
     def __init__(
@@ -87,11 +97,14 @@ class Execution:
         caller: Caller,
         settling: Settling | None = None,
         apart: Caller | None = None,
+        log: Log | None = None,
     ) -> None:
         self._core = core
         self._caller = caller
         self._apart = caller if apart is None else apart
         self._settling = settling
+        self._log: Log = log or library_log("disque.tasks")
+        self._unknown: set[str] = set()
 
     async def run(self, job: Held) -> Outcome:
         """Run the task of a job, and settle the job; see ``Runner.run``."""
@@ -121,7 +134,7 @@ class Execution:
             else:
                 past = Past.read(await job.last_reason()) if job.nacks else NOTHING
                 given = _Given(headers, opened, past)
-                definition = self._known(task, definition, headers)
+                definition = self._known(task, definition, headers, job.nacks)
                 ended = await self._run(job, definition, given)
         except Failed as failure:
             trace = failure.trace
@@ -162,16 +175,27 @@ class Execution:
         return await self._settle(job, replace(done, send=send))
 
     def _known(
-        self, task: str, definition: Definition | None, headers: Mapping[str, str]
+        self, task: str, definition: Definition | None, headers: Mapping[str, str], nacks: int
     ) -> Definition:
         """Return the definition for a job. Raises Failed."""
         if definition is None:
-            name = repr(task) if task else "the job names none"
-            raise Failed(f"unknown task: {name}", final=True)
+            if not task:
+                raise Failed("unknown task: the job names none", final=True)
+            self._tell_unknown(task)
+            # Perhaps a worker with newer code knows it, or this one does after its restart.
+            final = nacks >= UNKNOWN_RETRIES
+            raise Failed(f"unknown task: {task!r}", final=final, unknown=True)
         try:
             return of_job(definition, headers)
         except BadJob as error:
             raise Failed(str(error), final=True) from None
+
+    def _tell_unknown(self, task: str) -> None:
+        """Say, once, that jobs of this task come although the program has no such task."""
+        if task not in self._unknown and len(self._unknown) < _MOST_TOLD:
+            self._unknown.add(task)
+            text = "unknown task: its jobs are tried again for a quarter of an hour"
+            self._log.warning(text, task=task, known=sorted(self._core.tasks)[:_MOST_TOLD])
 
     async def _run(self, job: Held, definition: Definition, given: _Given) -> Ended:
         """Run a task; acknowledge the job. Raises Failed."""
@@ -279,17 +303,20 @@ class Execution:
     ) -> Ending:
         """Return what is left to do for a job that failed: it is given back or refused."""
         past, final, delay = given.past, failure.final, failure.delay
-        failures = job.nacks - past.returned
+        if failure.unknown:
+            past = past.postponed(failure.error)
+        failures = job.nacks - given.past.returned
         if failure.crashed:
             past = past.crashed(failure.error, alone=True)
             final, delay = past.is_guilty, past.pause
-        # A group has no definition: it is tried until it expires.
+        # A group, and an unknown task, have no definition.
         backoff: Backoff = (1.0, 60.0) if definition is None else definition.backoff
         allowed = definition is None or failures < definition.retries or failure.crashed
         if not final and allowed:
             wrong = ""
             if delay is None:
-                delay, wrong = pause_of(backoff, failures, failure.raised or failure)
+                times = job.nacks if definition is None else failures
+                delay, wrong = pause_of(backoff, times, failure.raised or failure)
             error = f"{failure.error} ({wrong})" if wrong else failure.error
             again = past.reason(error)
             retried = Ended("runaway" if failure.runaway else "retried", error)

@@ -19,7 +19,7 @@ class Runner:
     Args:
         app: the app with the tasks.
         limiter: limits the threads for functions that are not async; None: Trio's default.
-        log: where to say what could not be settled; None: structlog's.
+        log: where to say what could not be settled, or is unknown; None: structlog's.
         apart: calls the functions of jobs whose processes have died, each in a process of its own;
             None: they are called like others.
     """
@@ -34,7 +34,7 @@ class Runner:
     ) -> None:
         self._settling = Settling(log)
         caller = InLoop(limiter, app.core.backend)
-        self._execution = Execution(app.core, caller, self._settling, apart)
+        self._execution = Execution(app.core, caller, self._settling, apart, log)
 
     async def run(self, job: HeldJob) -> Outcome:
         """Run the task of ``job`` and settle the job.

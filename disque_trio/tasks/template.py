@@ -3,7 +3,17 @@
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    NoReturn,
+    ParamSpec,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 from uuid import uuid4
 
 from disque_trio.client import AddManyError, Client, DisqueError
@@ -240,9 +250,16 @@ class Template(Generic[P, R]):
         the epoch. Also raises ValueError if there is no time zone."""
         return self._add({**self._options, "at": when}, args, kwargs)
 
-    def delay(self, seconds: float, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+    def add_in(self, seconds: float, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Add a job to be delivered after ``seconds``."""
         return self._add({**self._options, "delay": seconds}, args, kwargs)
+
+    def delay(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise TypeError: elsewhere this name means ``add``, and here it was ``add_in``."""
+        raise TypeError(
+            f"{self.name}: use add(...) to add a job now, as delay(...) does in Celery, and "
+            "add_in(seconds, ...) to add one to be delivered later"
+        )
 
     def map(self, arguments: Iterable[Any]) -> Handles[R]:
         """Add many jobs as one pipeline.

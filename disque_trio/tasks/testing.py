@@ -10,11 +10,12 @@ from typing import Any, TypeVar, cast
 
 import trio
 
-from disque_trio.client import Client, Job
+from disque_trio.client import Client, Job, ReplyError
 from disque_trio.client.jobs import Letter
 from disque_trio.client.nodes import Hello
 from disque_trio.client.replies import Outcome, Record
 from disque_trio.client.requests import pairs_of
+from disque_trio.job_options import MAX_HEADERS_SIZE
 from disque_trio.respclient.delivery import Source
 from disque_trio.respclient.foreign import in_async
 from disque_trio.respclient.values import Name
@@ -197,6 +198,12 @@ class _Nodes:
         if unique is not None:
             self._keys[queue, unique] = (id, unique_for is not None)
         pairs = tuple((str(name), _data(value)) for name, value in pairs_of(headers))
+        if (
+            size := sum(len(name.encode()) + len(value) for name, value in pairs)
+        ) > MAX_HEADERS_SIZE:
+            # Longer than what nodes take: the steps of a chain travel here with their arguments.
+            text = f"HEADERS are longer than {MAX_HEADERS_SIZE} bytes in total ({size})"
+            raise ReplyError("ERR", text)
         texts = {name: value.decode("utf-8", "replace") for name, value in reversed(pairs)}
         args, kwargs = self._arguments(texts, body, pairs)
         shown = Added(id, queue, texts.get(TASK, ""), args, kwargs, texts, options)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from disque_trio.job_options import OPTIONS, TEXTS
+from disque_trio.job_options import MAX_HEADERS, MAX_HEADERS_SIZE, OPTIONS, TEXTS
 from disque_trio.node.commands.arguments import BAD_DELAY, at_least, parse_seconds
 from disque_trio.node.core.jobs.job import MAX_PRIORITY, UINT16_MAX, UINT32_MAX
 from disque_trio.node.core.shared.policies import NO_POLICY, Policy
@@ -12,8 +12,6 @@ from disque_trio.resp.ints import parse_int
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX
 
-MAX_HEADERS: Final = 1_000
-MAX_HEADERS_SIZE: Final = 64 * 1024  # bytes of all names and values of a job
 _NUMBERS: Final = frozenset((b"replicate", b"ttl", b"retry", b"maxlen"))
 _SHOWN: Final = 100  # bytes of the name of a policy in an error
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import trio
 
+from disque_trio.client import ReplyError
 from disque_trio.node.core.lifecycle.successors import successor_id
 from disque_trio.protocol.trailer import DEAD
 from disque_trio.tasks import Disque, Jobs, traceparent
@@ -66,7 +67,7 @@ def test_an_added_job_has_arguments_options_and_headers(app: Disque) -> None:
     with app.testing(run=False) as jobs:
         handle = send.add("bob", subject="hi")
         send.at(noon, "bob")
-        send.delay(1.5, "bob")
+        send.add_in(1.5, "bob")
         send.options(queue="fast", priority=7, headers={"tenant": "acme"}, group=b"g").add("bob")
         send.options(note="for Ann", priority=None).bind("bob").add()
         send.map(["ann", ("bob",)])
@@ -130,6 +131,26 @@ def test_wrong_arguments_are_refused_when_they_are_added(app: Disque) -> None:
             send.options(headers={"task": "other"}).add("bob")
         with pytest.raises(ValueError, match="time zone"):
             send.at(datetime(2031, 1, 1), "bob")
+    assert jobs.added == []
+
+
+def test_delay_is_refused_since_it_means_now_elsewhere(app: Disque) -> None:
+    @app.task
+    def send(n: int) -> None: ...
+
+    with app.testing(run=False) as jobs, pytest.raises(TypeError, match="add_in"):
+        send.delay(5, 6)
+    assert jobs.added == []
+
+
+def test_headers_that_a_node_would_refuse_are_refused(app: Disque) -> None:
+    @app.task
+    def step(text: str) -> str:
+        return text
+
+    long = step.options(headers={"x": "y" * 70_000})
+    with app.testing(run=False) as jobs, pytest.raises(ReplyError, match="HEADERS are longer"):
+        long.add("first")
     assert jobs.added == []
 
 

@@ -5,6 +5,7 @@ import threading
 from typing import Any
 
 import pytest
+import structlog
 import trio
 
 from disque_trio.client import ReplyError
@@ -13,7 +14,7 @@ from disque_trio.tasks import Disque, Reject, Retry, TaskFailed, current_job
 from disque_trio.tasks.calling import Backend, InLoop, Quit
 from disque_trio.tasks.definition import Definition
 from disque_trio.tasks.ending import Failed
-from disque_trio.tasks.execution import MORE_CRASHES, Execution
+from disque_trio.tasks.execution import MORE_CRASHES, UNKNOWN_RETRIES, Execution
 from disque_trio.tasks.messages import Result
 from disque_trio.tasks.settling import Settling
 from tests.support.fake_job import FakeJob
@@ -51,7 +52,7 @@ async def test_a_finished_job_leaves_its_result(app: Disque, execution: Executio
 @pytest.mark.parametrize(
     ("job", "reason"),
     [
-        (FakeJob("nobody"), b"unknown task: 'nobody'"),
+        (FakeJob("nobody", nacks=UNKNOWN_RETRIES), b"unknown task: 'nobody'"),
         (FakeJob(None), b"unknown task: the job names none"),
         (FakeJob("work", b"{"), b"bad body: JSONDecodeError"),
         (FakeJob("work", b"[1]"), b"bad body: expected"),
@@ -68,6 +69,21 @@ async def test_a_job_that_cannot_run_becomes_a_dead_letter_with_a_reason(
     assert (await execution.run(job)).kind == "dead"
     assert job.settled[0] == "dead"
     assert job.settled[1].startswith(reason)
+
+
+async def test_an_unknown_task_is_retried_for_a_while_and_told_once(app: Disque) -> None:
+    @app.task(name="work")
+    def work() -> None: ...
+
+    with structlog.testing.capture_logs() as said:
+        execution = Execution(app.core, InLoop())
+        jobs = [FakeJob("newer", nacks=nacks) for nacks in range(UNKNOWN_RETRIES)]
+        outcomes = [await execution.run(job) for job in jobs]
+    assert {(outcome.kind, outcome.error) for outcome in outcomes} == {
+        ("retried", "unknown task: 'newer'")
+    }
+    assert 600 <= sum(job.settled[1] for job in jobs) <= 1200
+    assert [(line["task"], line["known"]) for line in said] == [("newer", ["work"])]
 
 
 async def test_a_failure_is_retried_with_growing_delays_and_then_refused(
@@ -139,7 +155,7 @@ async def test_a_job_that_a_node_refuses_to_settle_is_not_acknowledged(
     app: Disque, settling: Settling | None
 ) -> None:
     execution = Execution(app.core, InLoop(None), settling)
-    job = FakeJob("nobody", failure=ReplyError("ERR", "no"))
+    job = FakeJob(None, failure=ReplyError("ERR", "no"))
     outcome = await execution.run(job)
     assert (outcome.kind, job.settled) == ("lost", ("release",))
     assert "unknown task" in outcome.error

@@ -10,7 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from disque_trio.client import ConnectionLost, NoReplError
 from disque_trio.tasks import Disque, settling
 from disque_trio.tasks.calling import InLoop
-from disque_trio.tasks.execution import Execution
+from disque_trio.tasks.execution import UNKNOWN_RETRIES, Execution
 from disque_trio.tasks.messages import Result, Step
 from disque_trio.tasks.settling import PATIENCE, Settling
 from tests.support.fake_job import FakeJob, FakeNode
@@ -70,7 +70,11 @@ async def test_a_slot_is_free_although_no_node_takes_the_outcome(
     program: Program, autojump_clock: MockClock
 ) -> None:
     program.node.away = True
-    jobs = [program.job("work", 0), program.job("fail", 1), program.job("nobody", 2)]
+    jobs = [
+        program.job("work", 0),
+        program.job("fail", 1),
+        program.job("nobody", 2, nacks=UNKNOWN_RETRIES),
+    ]
     began = trio.current_time()
     kinds = [await program.run(job) for job in jobs]
     assert trio.current_time() - began == pytest.approx(len(jobs) * PATIENCE)

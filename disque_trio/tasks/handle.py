@@ -23,6 +23,7 @@ from disque_trio.tasks.looking import (
 )
 from disque_trio.tasks.messages import ERROR_TYPE, STORED_TYPE, Result, split_error
 from disque_trio.tasks.serializers import Serializers
+from disque_trio.tasks.waiting import why_pending
 
 R = TypeVar("R")
 
@@ -243,7 +244,8 @@ async def _value(client: Client, core: Core, outcome: Outcome, until: float | No
         [outcome] = await client.wait(result.next, _left(until))
     id = outcome.id
     if outcome.state == "pending":
-        raise TimeoutError(f"the job {id} did not end in time")
+        why = await why_pending(client, id)
+        raise TimeoutError(f"the job {id} did not end in time" + (f": {why}" if why else ""))
     if outcome.state == "acked":
         raise ResultGone(f"the job {id} is done, but its result is no longer kept: {_KEPT}")
     if outcome.state == "gone":

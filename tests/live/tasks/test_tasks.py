@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from disque_trio.client import HeldJob, ReplyError
-from disque_trio.tasks import Disque, Reject, ResultGone, TaskFailed
+from disque_trio.tasks import Disque, Handle, Reject, ResultGone, TaskFailed
 from disque_trio.tasks.running import Runner
 from tests.support import ROOT
 from tests.support.harness import HANG_SECONDS, LiveNode, wait_until
@@ -65,6 +65,39 @@ def test_threads_and_loops_add_tasks_and_get_their_results(app: Disque) -> None:
     with working_thread(app) as outcomes:
         wait_until(lambda: len(outcomes) == 11)
     assert {outcome.kind for outcome in outcomes} == {"done"}
+
+
+def test_a_result_that_is_not_there_says_why(app: Disque, node: LiveNode) -> None:
+    release = threading.Event()
+
+    @app.task(queue="mail", name="send", retries=1, backoff=(60, 60))
+    def send(fails: bool) -> None:
+        if fails:
+            raise ValueError("no such address")
+        release.wait(HANG_SECONDS)
+
+    def why(handle: Handle[None]) -> str:
+        with pytest.raises(TimeoutError) as caught:
+            handle.get(timeout=0.01)
+        return str(caught.value).partition(" in time: ")[2]
+
+    first = send.add(True)
+    assert why(first) == "1 job waits in mail; no worker has asked for it"
+    node.ask("PAUSE", "mail", "out")
+    assert why(first) == "1 job waits in mail, which is paused"
+    node.ask("PAUSE", "mail", "none")
+    with working_thread(app) as outcomes:
+        wait_until(lambda: len(outcomes) == 1)
+        wait_until(lambda: why(first).startswith("attempts that failed: 1, the last with ValueError:"))
+        second = send.add(False)
+        try:
+            wait_until(lambda: why(second) == "a worker has it")
+            assert why(send.add_in(60, False)) == "it is delayed"
+        finally:
+            release.set()
+        second.get(timeout=HANG_SECONDS)
+    third = send.add(False)
+    assert why(third) == "1 job waits in mail; no worker waits for one now"
 
 
 def test_a_failed_task_is_a_dead_letter_whose_reason_the_caller_gets(

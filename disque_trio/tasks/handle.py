@@ -19,7 +19,6 @@ from disque_trio.tasks.looking import (
     progress,
     status,
     stored,
-    why,
 )
 from disque_trio.tasks.messages import ERROR_TYPE, STORED_TYPE, Result, split_error
 from disque_trio.tasks.serializers import Serializers

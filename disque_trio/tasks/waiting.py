@@ -27,7 +27,7 @@ async def why_pending(client: Client, id: str) -> str:
 def queue_text(queue: str, stat: Record) -> str:
     """Describe a queue with a job that waits, from the reply to QSTAT."""
     count = stat.get("len")
-    waits = f"{count} jobs wait" if count != 1 else "1 job waits"
+    waits = "1 job waits" if count == 1 else f"{count!r} jobs wait"
     if stat.get("pause") in ("out", "all"):
         return f"{waits} in {queue}, which is paused"
     if stat.get("blocked"):

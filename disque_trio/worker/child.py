@@ -13,6 +13,7 @@ import time
 import traceback
 from contextlib import suppress
 from dataclasses import asdict
+from fnmatch import fnmatchcase
 
 import trio
 
@@ -114,10 +115,30 @@ class Child:
         async with background() as nursery:
             await nursery.start(self._watch_signals)
             nursery.start_soon(self._listen)
+            if self._place == 0:
+                await self._introduce()
             with self._starting:
                 await self._connect()
         if self._runaway:
             leave()  # at once, since the loop would wait for tasks that ignore their cancellation
+
+    async def _introduce(self) -> None:
+        """Tell the parent, which does not import the app, what to say of it."""
+        app, chosen = self._app, self._options.queues
+        weights = {queue.weight for queue in chosen}
+        queues = [f"{one.name}:{one.weight}" if len(weights) > 1 else one.name for one in chosen]
+        not_taken = [
+            name
+            for name in app.queues()
+            if chosen and not any(fnmatchcase(name, queue.name) for queue in chosen)
+        ]
+        await self._link.send(
+            "app",
+            nodes=app.nodes,
+            queues=queues or app.queues(),
+            not_taken=not_taken,
+            tasks=list(app.core.tasks),
+        )
 
     async def _connect(self) -> None:
         app = self._app

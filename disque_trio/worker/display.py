@@ -2,8 +2,11 @@
 
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 from disque_trio.process.logs import Log
+from disque_trio.version import VERSION
 from disque_trio.worker.view import View
 
 _OFTEN = 1.0  # s
@@ -14,8 +17,50 @@ _ERASE = "\r\x1b[J"
 _BACK = "\x1b[A\r"
 
 
+_MOST_NAMES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Banner:
+    """What a worker that starts says of itself.
+
+    Attributes:
+        app: the app's name on the command line.
+        nodes: where it looks for nodes.
+        queues: the queues from which it takes jobs, with their weights if they differ.
+        not_taken: other queues of the app's tasks.
+        tasks: the names of the app's tasks.
+        processes, concurrency: how many processes, and tasks at a time in each.
+    """
+
+    app: str
+    nodes: Sequence[str]
+    queues: Sequence[str]
+    not_taken: Sequence[str]
+    tasks: Sequence[str]
+    processes: int
+    concurrency: int
+
+    def lines(self) -> list[str]:
+        """Return the lines for a terminal."""
+        rows = [
+            ("nodes", _names(self.nodes)),
+            ("queues", _names(self.queues) or "none"),
+            ("not taken", _names(self.not_taken)),
+            ("tasks", _names(self.tasks) or "none"),
+            ("processes", f"{self.processes}, with {self.concurrency} tasks at a time in each"),
+        ]
+        shown = [f"  {name:<10} {text}" for name, text in rows if text]
+        return [f"disque-worker {VERSION} runs {self.app}", *shown]
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
 class Display:
-    """The status line.
+    """The banner and the status line.
 
     Args:
         log: gets the line if there is no terminal.
@@ -32,6 +77,17 @@ class Display:
         self._last_said = 0.0
         self._last_count = 0
         self._last_said_count = 0
+        self._banner: Banner | None = None
+
+    def start(self, banner: Banner) -> None:
+        """Show what the worker is, unless that is what was shown last."""
+        if banner == self._banner:
+            return
+        self._banner = banner
+        if self._terminal:
+            self._write(_ERASE + "\n".join([*banner.lines(), ""]))
+        elif not self._quiet:
+            self._log.notice("worker", version=VERSION, **asdict(banner))
 
     def update(self, view: View, now: float) -> bool:
         """Show the state at ``now`` (s) if it is time. Returns whether a second has passed."""

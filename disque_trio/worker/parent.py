@@ -27,7 +27,7 @@ from disque_trio.process.fleet import Fleet, Member, State, how_ended
 from disque_trio.process.logs import Log
 from disque_trio.process.systemd import Notifier
 from disque_trio.worker.deaths import returns, why_of
-from disque_trio.worker.display import Display
+from disque_trio.worker.display import Banner, Display
 from disque_trio.worker.figures import Figures
 from disque_trio.worker.keeper import Keeper, login_of
 from disque_trio.worker.lease import Lease
@@ -311,6 +311,8 @@ class Parent:
         member, now = process.member, time.monotonic()
         self._sources.add(message.get("files", ()))
         match message["kind"]:
+            case "app":
+                self._display.start(self._banner(message))
             case "ready":
                 self._login = message["login"]
                 self._fleet.ready(member, now)
@@ -325,6 +327,16 @@ class Parent:
                 self._fleet.wants_to_end(member, message["why"], message["within"], now)
             case "failed":
                 self._fleet.failed(member, message["text"], message["final"])
+
+    def _banner(self, message: Message) -> Banner:
+        said = {name: message[name] for name in ("nodes", "queues", "not_taken", "tasks")}
+        options = self._options
+        return Banner(
+            app=options.app,
+            processes=options.processes,
+            concurrency=options.concurrency,
+            **said,
+        )
 
     # ---- signals and changes --------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ class Process:
 
 
 @asynccontextmanager
-async def process(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Process]:
+async def process(monkeypatch: pytest.MonkeyPatch, *words: str) -> AsyncIterator[Process]:
     """A process that may not end by ``leave``, which it needs only if something does not end."""
 
     def leave() -> None:
@@ -101,7 +101,7 @@ async def process(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Process]:
 
     monkeypatch.setattr(child, "leave", leave)
     async with fake_node() as node:
-        one = Process(node)
+        one = Process(node, *words)
         try:
             yield one
         finally:
@@ -246,3 +246,22 @@ async def test_a_program_that_stops_its_own_worker_ends_and_says_what_was_not_se
     ids = [JOB_ID.format(number) for number in range(2)]
     assert [(said["count"], sorted(said["ids"])) for said in one.said.warnings] == [(2, ids)]
     assert one.node.count("NACK") == 0
+
+
+async def test_the_first_process_says_what_the_worker_takes_and_what_it_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with process(monkeypatch, "--queues", "q:2,m*:1") as one, trio.open_nursery() as nursery:
+        for queue in ("q", "mail", "sms"):
+            one.app.task(name=f"task of {queue}", queue=queue)(len)
+        nursery.start_soon(one.run)
+        with trio.fail_after(HANG_SECONDS):
+            message = await one.parent.receive()
+        assert message is not None
+        assert message["kind"] == "app"
+        assert message["nodes"] == [one.node.address]
+        assert message["queues"] == ["q:2", "m*:1"]
+        assert message["not_taken"] == ["sms"]
+        assert message["tasks"] == ["task of q", "task of mail", "task of sms"]
+        await one.parent.send("finish", within=0)
+        await ended(one)

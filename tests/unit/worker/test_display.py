@@ -7,7 +7,8 @@ import pytest
 import structlog
 
 from disque_trio.process.logs import Log
-from disque_trio.worker.display import Display
+from disque_trio.version import VERSION
+from disque_trio.worker.display import Banner, Display
 from disque_trio.worker.tally import Tally
 from disque_trio.worker.view import View
 
@@ -70,3 +71,41 @@ def test_it_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     for second in range(130):
         display.update(view(second), 100.0 + second)
     assert (terminal.getvalue(), lines) == ("", [])
+
+
+def banner(*tasks: str) -> Banner:
+    return Banner(
+        app="shop:app",
+        nodes=["10.0.0.1:7711"],
+        queues=["mail:1", "sms:5"],
+        not_taken=["hooks"],
+        tasks=tasks,
+        processes=2,
+        concurrency=8,
+    )
+
+
+def test_a_terminal_gets_a_banner_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    display = Display(log()[0], quiet=False)
+    for _ in range(2):
+        display.start(banner("shop.send"))
+    shown = terminal.getvalue()
+    assert shown.count("runs shop:app") == 1
+    for text in (VERSION, "10.0.0.1:7711", "mail:1, sms:5", "hooks", "shop.send", "2, with 8"):
+        assert text in shown
+    display.start(banner("shop.send", "shop.new"))  # after a reload
+    assert terminal.getvalue().count("runs shop:app") == 2
+    assert "and 3 more" in "\n".join(banner(*map(str, range(23))).lines())
+
+
+def test_elsewhere_the_banner_is_a_line_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    said, lines = log()
+    Display(said, quiet=True).start(banner())
+    assert lines == []
+    Display(said, quiet=False).start(banner("shop.send"))
+    assert [(line["app"], line["tasks"], line["version"]) for line in lines] == [
+        ("shop:app", ("shop.send",), VERSION)
+    ]

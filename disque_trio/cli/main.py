@@ -38,7 +38,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(options)
     except KeyboardInterrupt:
         return _INTERRUPTED
-    except OSError as error:
+    except Exception as error:
+        if options.debug:
+            raise
+        if not isinstance(error, OSError):
+            from disque_trio.process.one_line import DEBUG, line_of
+
+            complain(f"disque: {line_of(error)} ({DEBUG} shows where)")
+            return 1
         # The reader of our output is gone, or the disk is full.
         if not isinstance(error, BrokenPipeError):
             complain(f"disque: {error.strerror or error}")

@@ -47,6 +47,7 @@ Usage: disque [OPTIONS] [cmd [arg [arg ...]]]
   --top              Show all queues of the cluster with live rates; press ?
                      for the keys. Without a terminal: print them once, or
                      every -i seconds, -r times.
+  --debug            Show the traceback of an unexpected error.
   --help             Print this help and exit.
   --version          Print the version and exit.
 
@@ -98,6 +99,7 @@ class Options:
     key: str | None = None
     stat: bool = False
     top: bool = False
+    debug: bool = False
     help: bool = False
     version: bool = False
 
@@ -132,6 +134,7 @@ _FLAGS = {  # attribute and value
     "--tls": ("tls", True),
     "--insecure": ("insecure", True),
     "--no-check-hostname": ("check_hostname", False),
+    "--debug": ("debug", True),
     "--help": ("help", True),
     "--version": ("version", True),
     "-v": ("version", True),

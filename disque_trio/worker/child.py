@@ -419,14 +419,16 @@ def main() -> int:
         )
         trio.run(child.run)
     except (AppError, CannotStart, DisqueError) as failure:
-        seen = files(but=_LIBRARIES)
+        seen, text = files(but=_LIBRARIES), str(failure)
         if isinstance(failure, AppError):
             seen += failure.files
-            print(failure.details, file=sys.stderr, end="", flush=True)
+            text = failure.line(debug=options.debug)
+            if options.debug:
+                print(failure.details, file=sys.stderr, end="", flush=True)
         sock.setblocking(True)
         with suppress(OSError):
             final = isinstance(failure, Refused)
-            sock.sendall(line("failed", text=str(failure), files=seen, final=final))
+            sock.sendall(line("failed", text=text, files=seen, final=final))
         return 1
     return 0
 

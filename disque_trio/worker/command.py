@@ -6,9 +6,11 @@ Help, the version and wrong arguments need neither Trio nor the app.
 import os
 import sys
 
+from disque_trio.process.one_line import one_line
 from disque_trio.worker.options import Options, parse
 
 
+@one_line("disque-worker")
 def main() -> int:
     """Run the command and return the exit status."""
     open_closed()

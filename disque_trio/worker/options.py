@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 from disque_trio.glob import is_glob, pattern_problem
+from disque_trio.process.one_line import add_debug_option
 from disque_trio.process.options import (
     Parser,
     add_log_options,
@@ -78,6 +79,7 @@ class Options:
         log_level, log_format: as for the node.
         quiet: whether to omit the line with counts.
         otel: whether to trace, as configured by the environment.
+        debug: whether to show tracebacks.
     """
 
     app: str
@@ -101,6 +103,7 @@ class Options:
     log_format: str
     quiet: bool
     otel: bool
+    debug: bool
 
     @property
     def patterns(self) -> list[str]:
@@ -204,6 +207,7 @@ def _parser() -> argparse.ArgumentParser:
     add_log_options(add)
     add("--quiet", action="store_true", help="show no status line")
     add_otel_option(add)
+    add_debug_option(add)
     add_version_option(parser)
     return parser
 

@@ -25,8 +25,9 @@ def main() -> int:
     try:
         app = find_app(options)
     except AppError as error:
-        print(error.details, file=sys.stderr, end="")
-        print(error)
+        if options.debug:
+            print(error.details, file=sys.stderr, end="")
+        print(error.line(debug=options.debug))
         return 1
     try:
         print(trio.run(_ask, app))

@@ -13,12 +13,23 @@ class AppError(Exception):
     Attributes:
         details: a traceback, if the fault is in the app's code; else empty.
         files: the files that may have to be fixed.
+        place: file and line of the fault, if it is in the app's code; else empty.
     """
 
-    def __init__(self, text: str, details: str = "", files: Sequence[str] = ()) -> None:
+    def __init__(
+        self, text: str, details: str = "", files: Sequence[str] = (), place: str = ""
+    ) -> None:
         super().__init__(text)
         self.details = details
         self.files = list(files)
+        self.place = place
+
+    def line(self, *, debug: bool) -> str:
+        """Return the text, with where the fault is; ``debug``: a traceback is shown, too."""
+        more = [self.place] if self.place else []
+        if self.details and not debug:
+            more.append("--debug shows the traceback")
+        return f"{self} ({'; '.join(more)})" if more else str(self)
 
 
 def load(target: str, app_dir: str) -> object:
@@ -83,11 +94,17 @@ def _import(name: str) -> object:
 def _broken(name: str, error: BaseException) -> AppError:
     text = " ".join(str(error).split())
     said = f"module {name!r} cannot be imported: {type(error).__name__}: {text}".removesuffix(": ")
-    frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    stack = traceback.extract_tb(error.__traceback__)
+    frames = [frame.filename for frame in stack]
     if isinstance(error, SyntaxError) and error.filename:
         frames.append(error.filename)
     files = [frame for frame in frames if Path(frame).is_file()]
-    return AppError(said, "".join(traceback.format_exception(error)), files)
+    place = ""
+    if isinstance(error, SyntaxError) and error.filename:
+        place = f"{error.filename}:{error.lineno}"
+    elif known := [frame for frame in stack if Path(frame.filename).is_file()]:
+        place = f"{known[-1].filename}:{known[-1].lineno}"
+    return AppError(said, "".join(traceback.format_exception(error)), files, place)
 
 
 def files(*, but: tuple[str, ...]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from disque_trio.extras import how_to_install
 from disque_trio.notation.addresses import AmbiguousError, format_address, read_address
 from disque_trio.process.arguments import hide
+from disque_trio.process.one_line import add_debug_option, one_line
 from disque_trio.process.options import (
     LOOPBACK,
     Parser,
@@ -41,6 +42,7 @@ examples:
 """
 
 
+@one_line("disque-console")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     parser = _parser()
@@ -196,6 +198,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add_version_option(parser)
+    add_debug_option(parser.add_argument)
     add_nodes_option(add, "; the console finds the others")
     add("--password-file", metavar="FILE", help="file with the password of the nodes")
     add_login_options(add)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from disque_integrations.outbox.options import add_options
 from disque_trio.extras import how_to_install
+from disque_trio.process.one_line import add_debug_option, one_line
 from disque_trio.process.options import Parser, add_version_option
 
 FAILED = 1
@@ -23,6 +24,7 @@ examples:
 """
 
 
+@one_line("disque-outbox")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     options = _parser().parse_args(arguments)
@@ -60,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
     )
     add_version_option(parser)
+    add_debug_option(parser.add_argument)
     parser.add_argument("--database", metavar="URL", help="URL of the database, as in SQLAlchemy")
     parser.add_argument(
         "--table",

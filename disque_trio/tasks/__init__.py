@@ -6,8 +6,10 @@ Start with ``Disque``; see docs/tasks.md.
 from disque_trio.tasks.app import Disque
 from disque_trio.tasks.composing import WorkflowOptions, chain, group
 from disque_trio.tasks.current import CurrentJob, current_job
+from disque_trio.tasks.depends import Depends, injected
 from disque_trio.tasks.errors import Reject, ResultGone, Retry, TaskFailed
 from disque_trio.tasks.handle import Handle, Handles, State
+from disque_trio.tasks.hooks import Adding, Failure, Hooks, Running
 from disque_trio.tasks.looking import TaskProgress, WorkflowStatus
 from disque_trio.tasks.serializers import Serializer
 from disque_trio.tasks.template import AsyncTask, Bound, Options, Task, TaskOptions, Template
@@ -16,17 +18,22 @@ from disque_trio.tasks.traces import traceparent
 
 __all__ = [
     "Added",
+    "Adding",
     "AsyncTask",
     "Bound",
     "CurrentJob",
+    "Depends",
     "Disque",
+    "Failure",
     "Handle",
     "Handles",
+    "Hooks",
     "Jobs",
     "Options",
     "Reject",
     "ResultGone",
     "Retry",
+    "Running",
     "Serializer",
     "State",
     "Task",
@@ -39,5 +46,6 @@ __all__ = [
     "chain",
     "current_job",
     "group",
+    "injected",
     "traceparent",
 ]

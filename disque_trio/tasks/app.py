@@ -1,7 +1,7 @@
 """The application: its tasks, and the cluster that their jobs go to."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any, Final, ParamSpec, Protocol, Self, TypedDict, TypeVar, Unpack, overload
@@ -104,6 +104,7 @@ class Disque:
         cluster: the cluster that the URL describes.
         nodes: its addresses, as ``connect`` takes them.
         password: the password for its nodes; None if there is none.
+        hooks: decorators for functions to be called around its tasks: see ``Hooks``.
     """
 
     def __init__(
@@ -139,9 +140,9 @@ class Disque:
         self.core: Core = Core(
             thread, serializers, key_for, _known(backend), self._open_at, results, add_timeout
         )
+        self.hooks: Final = self.core.hooks
         self._policies: dict[str, QueuePolicy] = {}
         self._schedules = Schedules(name)
-        self._starts: list[Callable[[], object]] = []
 
     def __repr__(self) -> str:
         return f"<Disque {','.join(self.nodes)} with {len(self.core.tasks)} tasks>"
@@ -313,17 +314,9 @@ class Disque:
         await self._schedules.apply(client)
 
     def worker_start(self, function: Callable[[], R]) -> Callable[[], R]:
-        """Have each worker process call a function before it connects: ``@app.worker_start``.
-
-        If the function raises an exception, the worker does not start.
-        """
-        self._starts.append(function)
-        return function
-
-    def start_worker(self) -> None:
-        """Call the functions given to ``worker_start``. Raises what they raise."""
-        for function in self._starts:
-            function()
+        """The former name of ``hooks.on_process_start``."""
+        old_word("worker_start", "hooks.on_process_start", 1)
+        return self.hooks.on_process_start(function)
 
     def timeout_of(self, job: HeldJob) -> float | None:
         """Return the timeout of a job's task in seconds; None if the job has no task or timeout."""
@@ -373,6 +366,20 @@ class Disque:
         return connect_to(self.cluster.only(node), 0, self._connect_timeout)
 
     # Tests
+
+    @contextmanager
+    def overriding(
+        self, functions: Mapping[Callable[..., Any], Callable[..., Any]]
+    ) -> Iterator[None]:
+        """Call other functions than those of ``Depends`` within the block:
+        ``app.overriding({get_session: fake_session})``."""
+        before = dict(self.hooks.overrides)
+        self.hooks.overrides.update(functions)
+        try:
+            yield
+        finally:
+            self.hooks.overrides.clear()
+            self.hooks.overrides.update(before)
 
     @contextmanager
     def testing(self, *, run: bool = True, backend: Backend | None = None) -> Iterator[Jobs]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
@@ -44,6 +44,14 @@ class Caller(Protocol):
         self, definition: Definition, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
         """Return what the function returns. Raises what it raises, and TimedOut, Runaway, Quit."""
+
+
+class CallerHere(Caller, Protocol):
+    """A way to call them in this process."""
+
+    def wait(self, function: Callable[[], Any]) -> Any:
+        """Await ``function()`` in the loop for ``async`` functions, from a thread in which this
+        calls another one."""
 
 
 async def call(
@@ -90,6 +98,7 @@ class InLoop:
         self, limiter: trio.CapacityLimiter | None = None, backend: Backend = "trio"
     ) -> None:
         self._limiter = limiter
+        self._loop: asyncio.AbstractEventLoop | None = None  # the current one, if of asyncio
         self._asyncio = AsyncioThread() if backend == "asyncio" else None
 
     async def call(
@@ -105,9 +114,17 @@ class InLoop:
                 raise
             raise Quit from error
 
+    def wait(self, function: Callable[[], Any]) -> Any:
+        if self._loop is not None:
+            return asyncio.run_coroutine_threadsafe(function(), self._loop).result()
+        if self._asyncio is not None:
+            return trio.from_thread.run(self._asyncio.run, function)
+        return trio.from_thread.run(function)
+
     async def _call(self, definition: Definition, function: "partial[Any]") -> Any:
         timeout = definition.timeout
         if in_asyncio():
+            self._loop = asyncio.get_running_loop()
             return await _in_asyncio(definition, function)
         if definition.is_async and self._asyncio is None:
             return await (function() if timeout is None else _in_own_task(definition, function))

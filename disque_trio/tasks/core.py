@@ -2,13 +2,14 @@
 
 import warnings
 from collections.abc import Awaitable, Callable, Generator, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from typing import Any, Generic, TypeVar, get_args
 
 from disque_trio.client import Client, ConnectionLost
 from disque_trio.respclient.foreign import in_async
 from disque_trio.tasks.calling import Backend
 from disque_trio.tasks.definition import Definition, Results
+from disque_trio.tasks.hooks import Hooks
 from disque_trio.tasks.link import Link, OfLoop, OwnThread
 from disque_trio.tasks.serializers import Serializers
 
@@ -29,6 +30,7 @@ class Core:
 
     Attributes:
         tasks: the tasks, by name.
+        hooks: what the program has called around them.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Core:
         add_timeout: float,
     ) -> None:
         self.tasks: dict[str, Definition] = {}
+        self.hooks = Hooks()
         self.serializers = serializers
         self.key_for = key_for
         self.backend: Backend = backend
@@ -93,19 +96,28 @@ class Later(Generic[T]):
         core: provides the client.
         function: the operation. If an await was cancelled, it may be called again.
         what: describes the operation, for the warning if it was never awaited.
+        around: contexts that were entered, and are left when it has been carried out.
     """
 
-    def __init__(self, core: Core, function: Callable[[Client], Awaitable[T]], what: str) -> None:
+    def __init__(
+        self,
+        core: Core,
+        function: Callable[[Client], Awaitable[T]],
+        what: str,
+        around: ExitStack | None = None,
+    ) -> None:
         self._core = core
         self._function = function
         self._what = what
+        self._around = ExitStack() if around is None else around
         self._values: list[T] = []
         self._begun = True
         if in_async():
             self._begun = False
         else:
             try:
-                self._values.append(core.link.run_sync(function))
+                with self._around:
+                    self._values.append(core.link.run_sync(function))
             except ConnectionLost as error:
                 # Where it comes from says nothing to the program: it would hide the one line.
                 raise error.with_traceback(None) from None
@@ -128,8 +140,9 @@ class Later(Generic[T]):
     async def _do(self) -> T:
         self._begun = True
         if not self._values:
-            value = await self._core.link.run(self._function)
-            self._values[:] = [value]
+            with self._around:
+                value = await self._core.link.run(self._function)
+                self._values[:] = [value]
         return self._values[0]
 
     def __del__(self) -> None:

@@ -4,11 +4,11 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
+from disque_trio.tasks.depends import signature_of
 from disque_trio.tasks.serializers import Serializer
 
 Unique: TypeAlias = bool | Callable[..., str]
@@ -59,9 +59,6 @@ class DeclaredQueue(QueueOptions, total=False):
     """
 
     replicate: int | None
-
-
-_signature = lru_cache(maxsize=1000)(inspect.signature)
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -158,7 +155,7 @@ class Definition:
         Args:
             all_there: whether these are all arguments; False: others may come before or after them.
         """
-        signature = _signature(self.function)
+        signature = signature_of(self.function)
         (signature.bind if all_there else signature.bind_partial)(*args, **kwargs)
 
     def problem(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
@@ -189,7 +186,7 @@ class Definition:
         if unique is not True:
             said = unique if isinstance(unique, str) else unique(*args, **kwargs)
             return f"{self.name} {said}"
-        call = _signature(self.function).bind(*args, **kwargs)
+        call = signature_of(self.function).bind(*args, **kwargs)
         call.apply_defaults()
         data = self.serializer.dumps([call.args, sorted(call.kwargs.items())])
         return f"{self.name} {sha256(data).hexdigest()}"

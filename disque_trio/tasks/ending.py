@@ -127,8 +127,10 @@ class Ending:
         send: adds what follows the job and settles it; may be called again, also with the same job
             as it was delivered again. Returns how it ended; raises DisqueError.
         size: how much memory this takes, in bytes, roughly.
+        delay: seconds until the next attempt; None if there will be none.
     """
 
     ended: Ended
     send: Callable[[Held], Awaitable[Ended]]
     size: int
+    delay: float | None = None

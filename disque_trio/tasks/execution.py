@@ -9,12 +9,14 @@ from disque_trio.client import Client, DisqueError, ReplyError, tracing
 from disque_trio.job_past import NOTHING, Past
 from disque_trio.respclient.log import library_log
 from disque_trio.tasks import groups, traces
-from disque_trio.tasks.calling import Caller, call
+from disque_trio.tasks.calling import Caller, CallerHere, Quit, call
 from disque_trio.tasks.core import Core
 from disque_trio.tasks.current import CurrentJob, running
-from disque_trio.tasks.definition import Backoff, Definition
+from disque_trio.tasks.definition import DEFAULT_BACKOFF, Backoff, Definition
+from disque_trio.tasks.depends import needs_of
 from disque_trio.tasks.ending import Ended, Ending, Failed, Held, Kind
 from disque_trio.tasks.errors import BadJob
+from disque_trio.tasks.hooks import Failure, Running, around
 from disque_trio.tasks.looking import store
 from disque_trio.tasks.members import GROUP, behind
 from disque_trio.tasks.messages import (
@@ -94,14 +96,14 @@ class Execution:
     def __init__(
         self,
         core: Core,
-        caller: Caller,
+        caller: CallerHere,
         settling: Settling | None = None,
         apart: Caller | None = None,
         log: Log | None = None,
     ) -> None:
         self._core = core
         self._caller = caller
-        self._apart = caller if apart is None else apart
+        self._apart = apart
         self._settling = settling
         self._log: Log = log or library_log("disque.tasks")
         self._unknown: set[str] = set()
@@ -138,7 +140,10 @@ class Execution:
                 ended = await self._run(job, definition, given)
         except Failed as failure:
             trace = failure.trace
-            ended = await self._settle(job, self._failed(job, definition, given, failure))
+            ending = self._failed(job, definition, given, failure)
+            if self._core.hooks.events and task != GROUP:
+                await self._tell_failure(job, definition, headers, failure, ending.delay)
+            ended = await self._settle(job, ending)
         return Outcome(ended.kind, task, time.monotonic() - began, ended.error, trace)
 
     async def _settle(self, job: Held, ending: Ending) -> Ended:
@@ -190,6 +195,36 @@ class Execution:
         except BadJob as error:
             raise Failed(str(error), final=True) from None
 
+    async def _tell(self, event: str, *said: object) -> None:
+        """Call the hooks for an event. What they raise is logged."""
+        for hook in self._core.hooks.called(event):
+            try:
+                await self._caller.call(hook, said, {})
+            except Exception as error:
+                raised = error.__cause__ if isinstance(error, Quit) else error
+                name = getattr(hook.function, "__qualname__", repr(hook.function))
+                text = describe(raised or error)
+                self._log.warning("hook failed", event_name=event, hook=name, error=text)
+
+    async def _tell_failure(
+        self,
+        job: Held,
+        definition: Definition | None,
+        headers: Mapping[str, str],
+        failure: Failed,
+        delay: float | None,
+    ) -> None:
+        current = _current(job, definition, headers)
+        said = Failure(failure.error, failure.raised, delay)
+        with running(current):
+            await self._tell("failure", current, said)
+            if delay is None:
+                await self._tell("death", current, said)
+
+    async def shutdown(self) -> None:
+        """Call the hooks for the end of a process."""
+        await self._tell("shutdown")
+
     def _tell_unknown(self, task: str) -> None:
         """Say, once, that jobs of this task come although the program has no such task."""
         if task not in self._unknown and len(self._unknown) < _MOST_TOLD:
@@ -212,20 +247,19 @@ class Execution:
             args, kwargs = decode_arguments(serializer, given.opened.body)
         except BadJob as error:
             raise Failed(str(error), final=True) from None
-        attempt = 1 + job.nacks + job.additional_deliveries
-        current = CurrentJob(
-            job.id,
-            job.queue,
-            definition.name,
-            attempt,
-            definition.retries,
-            headers,
-            job,
-            definition.backoff,
-        )
+        current = _current(job, definition, headers)
+        hooks = self._core.hooks
+        apart = self._apart if past.is_suspect else None
         with running(current):
-            caller = self._apart if past.is_suspect else self._caller
-            value = await call(caller, definition, args, kwargs)
+            if hooks.events:
+                await self._tell("start", current)
+            called = definition
+            if apart is None and (hooks.runs or needs_of(definition.function)):
+                run = Running(current, args, kwargs)
+                called = around(hooks, definition, run, self._caller.wait)
+            value = await call(apart or self._caller, called, args, kwargs)
+            if hooks.events:
+                await self._tell("success", current, value)
             try:
                 ending = self._done(definition, given, serializer, value, Result(), job.id)
             except Exception as error:  # from a serializer
@@ -325,7 +359,7 @@ class Execution:
                 await job.nack(delay=delay, reason=again)
                 return retried
 
-            return Ending(retried, give_back, len(again))
+            return Ending(retried, give_back, len(again), delay)
         reason = reason_of(failure.error)
         dead = Ended("runaway" if failure.runaway else "dead", failure.error)
         part = given.headers.get(PART)
@@ -384,6 +418,19 @@ def _opened(job: Held) -> Opened:
         return Opened.of(job.body, job.header_pairs)
     except BadJob as error:
         raise Failed(str(error), final=True) from None
+
+
+def _current(job: Held, definition: Definition | None, headers: Mapping[str, str]) -> CurrentJob:
+    return CurrentJob(
+        job.id,
+        job.queue,
+        headers.get(TASK, ""),
+        1 + job.nacks + job.additional_deliveries,
+        0 if definition is None else definition.retries,
+        headers,
+        job,
+        DEFAULT_BACKOFF if definition is None else definition.backoff,
+    )
 
 
 def _texts(job: Held) -> dict[str, str]:

@@ -19,6 +19,7 @@ from disque_trio.tasks.looking import (
     progress,
     status,
     stored,
+    why,
 )
 from disque_trio.tasks.messages import ERROR_TYPE, STORED_TYPE, Result, split_error
 from disque_trio.tasks.serializers import Serializers
@@ -243,8 +244,9 @@ async def _value(client: Client, core: Core, outcome: Outcome, until: float | No
         [outcome] = await client.wait(result.next, _left(until))
     id = outcome.id
     if outcome.state == "pending":
-        why = await why_pending(client, id)
-        raise TimeoutError(f"the job {id} did not end in time" + (f": {why}" if why else ""))
+        holds_up = await why_pending(client, id)
+        text = f"the job {id} did not end in time"
+        raise TimeoutError(f"{text}: {holds_up}" if holds_up else text)
     if outcome.state == "acked":
         raise ResultGone(f"the job {id} is done, but its result is no longer kept: {_KEPT}")
     if outcome.state == "gone":

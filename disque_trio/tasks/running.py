@@ -51,6 +51,10 @@ class Runner:
         """
         return await self._execution.run(job)
 
+    async def shutdown(self) -> None:
+        """Call the app's hooks for the end of a process."""
+        await self._execution.shutdown()
+
     async def settled(self) -> None:
         """Wait until the jobs of all tasks that have ended are settled."""
         await self._settling.settled()

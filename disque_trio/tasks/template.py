@@ -1,14 +1,17 @@
 """Adds jobs: templates of a task with its options and the steps that follow."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import (
     Any,
     Concatenate,
     Generic,
     NoReturn,
     ParamSpec,
+    TypeAlias,
     TypeVar,
     Unpack,
     cast,
@@ -24,6 +27,7 @@ from disque_trio.tasks.core import Core, Later
 from disque_trio.tasks.current import current_job
 from disque_trio.tasks.definition import Backoff, Definition, QueueOptions, Results, Unique
 from disque_trio.tasks.handle import Handle, Handles
+from disque_trio.tasks.hooks import Adding
 from disque_trio.tasks.members import grouped
 from disque_trio.tasks.messages import RESERVED, Step, encode_arguments
 from disque_trio.tasks.serializers import Serializer
@@ -109,6 +113,10 @@ class TaskOptions(ScheduleOptions, QueueOptions, total=False):
     cron: str | None
     tz: str | None
     catchup: bool
+
+
+Make: TypeAlias = Callable[[Options, tuple[Any, ...], Mapping[str, Any]], tuple[Step, str | None]]
+"""Makes a job of options and arguments, and its key."""
 
 
 class Bound(Generic[R_co]):
@@ -271,7 +279,7 @@ class Template(Generic[P, R]):
             AddManyError: some jobs were not added; its ``results`` say which ones were.
         """
         calls = [one if isinstance(one, tuple) else (one,) for one in arguments]
-        made = [self._whole(self._options, call, {}) for call in calls]
+        made = [self._made(self._whole, call, {}) for call in calls]
         name = f"adding {len(made)} jobs of {self.name}"
         return Handles(self._core, Later(self._core, self._many(made), name))
 
@@ -313,13 +321,49 @@ class Template(Generic[P, R]):
         if lacks and refuses:
             self._definition.check(args, kwargs, all_there=False)
             raise TypeError(lacks)
-        step, key = self._step(self._options, args, kwargs, all_there=not lacks)
+        make = partial(self._step, all_there=not lacks)
+        step, key = self._made(make, args, kwargs)
         return Bound(self._core, step, lacks=lacks, refuses=refuses, key=key)
 
+    def _adding(
+        self, options: Options, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Adding, ExitStack]:
+        """Enter the hooks around an add."""
+        merged: dict[str, Any] = {**self._definition.options, **options}
+        queue = merged.pop("queue", self._definition.queue)
+        headers = dict(merged.pop("headers", {}))
+        adding = Adding(self.name, args, kwargs, queue, headers, merged)
+        return adding, self._core.hooks.adding(adding)
+
+    def _made(
+        self, make: Make, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Step, str | None]:
+        """Return a job that is bound, or is one of many, and its key."""
+        if not self._core.hooks.adds:
+            return make(self._options, args, kwargs)
+        adding, around = self._adding(self._options, args, kwargs)
+        with around:
+            return make(_said(adding), adding.args, adding.kwargs)
+        raise RuntimeError("a hook around an add must not keep its exception")
+
     def _add(self, options: Options, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Handle[R]:
+        if self._core.hooks.adds:
+            return self._add_within_hooks(*self._adding(options, args, kwargs))
         step, key = self._whole(options, args, kwargs)
         later = Later(self._core, adder(self._core, step, key), f"adding {self.name}")
         return Handle(self._core, later)
+
+    def _add_within_hooks(self, adding: Adding, around: ExitStack) -> Handle[R]:
+        with around:
+            step, key = self._whole(_said(adding), adding.args, adding.kwargs)
+            around = around.pop_all()
+        add = adder(self._core, step, key)
+
+        async def run(client: Client) -> str:
+            adding.id = await add(client)
+            return adding.id
+
+        return Handle(self._core, Later(self._core, run, f"adding {self.name}", around))
 
     def _whole(
         self, options: Options, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -400,6 +444,10 @@ class Template(Generic[P, R]):
             return [result for result in results if isinstance(result, str)]
 
         return add
+
+
+def _said(adding: Adding) -> Options:
+    return cast(Options, {**adding.options, "queue": adding.queue, "headers": adding.headers})
 
 
 def _by_group(steps: Sequence[Step]) -> list[list[int]]:

@@ -24,6 +24,7 @@ from disque_trio.tasks.core import Core
 from disque_trio.tasks.definition import Definition
 from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.execution import Execution
+from disque_trio.tasks.hooks import needs_loop
 from disque_trio.tasks.looking import letter_id
 from disque_trio.tasks.messages import CONTENT_TYPE, TASK, Opened, Pair, decode_arguments
 
@@ -153,7 +154,7 @@ class _InPlace:
         try:
             if in_async():
                 return await call()
-            if not definition.is_async:
+            if not (definition.is_async or needs_loop(definition)):
                 return definition.function(*args, **kwargs)
             return trio.run(call) if self._backend == "trio" else asyncio.run(call())
         except SystemExit as error:
@@ -164,6 +165,9 @@ class _InPlace:
             raise
         finally:
             _following.reset(token)
+
+    def wait(self, function: Callable[[], Any]) -> Any:
+        return self._in_loop.wait(function)
 
 
 class _Nodes:

@@ -3,6 +3,7 @@
 from disque_trio.client import Client, DisqueError
 from disque_trio.client.replies import Record
 from disque_trio.client.shown import ShownJob
+from disque_trio.job_past import Past
 
 
 async def why_pending(client: Client, id: str) -> str:
@@ -14,7 +15,8 @@ async def why_pending(client: Client, id: str) -> str:
             return ""
         job = ShownJob.of(record)
         failed = f"; attempts that failed: {job.nacks}" if job.nacks else ""
-        failed += f", the last with {job.last_reason}" if failed and job.last_reason else ""
+        reason = Past.read(job.last_reason).said
+        failed += f", the last with {reason}" if failed and reason else ""
         if job.state != "queued":
             later = "; it is delayed" if job.delay and not job.nacks else ""
             return (failed or later or "; a worker has it").removeprefix("; ")

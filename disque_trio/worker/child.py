@@ -202,6 +202,8 @@ class Child:
                 await runner.settled()
             nursery.cancel_scope.cancel()
         self._give_up(runner)
+        with trio.move_on_after(_LAST_WORDS):
+            await runner.shutdown()
         await self._tell(slots, None)
         if slots.refusal is not None:
             raise Refused(f"the node gives this user no jobs: {slots.refusal}")
@@ -356,13 +358,16 @@ def find_app(options: Options) -> Disque:
     return app
 
 
-def start(app: Disque) -> None:
-    """Call the functions that the app wants to run in each process. Raises AppError."""
-    try:
-        app.start_worker()
-    except Exception as error:
-        details = "".join(traceback.format_exception(error))
-        raise AppError(f"worker_start of the app raised {describe(error)}", details) from error
+def start(app: Disque, *, whole: bool = False) -> None:
+    """Call the app's hooks for the start of a process, and before them, if this process is the
+    first of the ``whole`` worker, those for that. Raises AppError."""
+    for event in ["worker_start"] * whole + ["process_start"]:
+        try:
+            app.hooks.start(event)
+        except Exception as error:
+            details = "".join(traceback.format_exception(error))
+            text = f"on_{event} of the app raised {describe(error)}"
+            raise AppError(text, details) from error
 
 
 def no_node(app: Disque, error: Exception) -> str:
@@ -407,7 +412,7 @@ def main() -> int:
         if options.otel:
             _trace()
         app = find_app(options)
-        start(app)
+        start(app, whole=orders["first"] and orders["place"] == 0)
         child = Child(
             app,
             SocketEnd(sock),

@@ -19,6 +19,7 @@ from disque_trio.tasks import Disque
 from disque_trio.tasks.calling import InLoop, call
 from disque_trio.tasks.current import CurrentJob, running
 from disque_trio.tasks.ending import Failed
+from disque_trio.tasks.hooks import Running, around
 from disque_trio.tasks.messages import describe
 from disque_trio.worker.child import CannotStart, find_app, leave, start
 from disque_trio.worker.link import line, read_line
@@ -51,9 +52,12 @@ async def run(app: Disque, orders: dict[str, Any], link: socket.socket) -> bytes
     definition = app.core.tasks[told["task"]]
     args, kwargs = definition.serializer.loads(b64decode(orders["args"]))
     alone = _Alone(None if letter is None else Letter(**letter), link)
+    job = CurrentJob(**told, _job=alone, _backoff=definition.backoff)
+    caller = InLoop(None, app.core.backend)
+    definition = around(app.core.hooks, definition, Running(job, args, kwargs), caller.wait)
     try:
-        with running(CurrentJob(**told, _job=alone, _backoff=definition.backoff)):
-            value = await call(InLoop(None, app.core.backend), definition, args, kwargs)
+        with running(job):
+            value = await call(caller, definition, args, kwargs)
         try:
             data = definition.serializer.dumps(value)
         except Exception as error:

@@ -88,7 +88,9 @@ def test_a_result_that_is_not_there_says_why(app: Disque, node: LiveNode) -> Non
     node.ask("PAUSE", "mail", "none")
     with working_thread(app) as outcomes:
         wait_until(lambda: len(outcomes) == 1)
-        wait_until(lambda: why(first).startswith("attempts that failed: 1, the last with ValueError:"))
+        wait_until(
+            lambda: why(first).startswith("attempts that failed: 1, the last with ValueError:")
+        )
         second = send.add(False)
         try:
             wait_until(lambda: why(second) == "a worker has it")

@@ -48,6 +48,23 @@ def test_a_pattern_stands_for_all_queues_that_match_old_and_new(rig: Rig) -> Non
         assert client.qlen("hooks.b.dead") == 1
 
 
+def test_hooks_are_called_when_workers_and_processes_start_and_end(rig: Rig) -> None:
+    hooks = "\n".join(
+        f"@app.hooks.on_{event}\n{kind} {event}():\n    note('{event}')\n"
+        for event, kind in {
+            "worker_start": "def",
+            "process_start": "def",
+            "shutdown": "async def",
+        }.items()
+    )
+    rig.change('@app.task(name="sms"', f'{hooks}\n@app.task(name="sms"')
+    worker = rig.start("--processes", "2")
+    worker.serves(2)
+    assert worker.stop() == 0
+    names = [words[0] for words in rig.notes()]
+    assert sorted(names) == ["process_start"] * 2 + ["shutdown"] * 2 + ["worker_start"]
+
+
 def test_a_target_that_is_not_an_app_is_one_line(rig: Rig) -> None:
     worker = rig.start(target="shop:VERSION")
     assert worker.ends() == 1

@@ -208,7 +208,7 @@ def test_a_worker_that_cannot_trace_says_so(rig: Rig, monkeypatch: pytest.Monkey
 def test_a_worker_runs_the_app_code_at_its_start(rig: Rig) -> None:
     rig.change(
         "def note(*words):",
-        "@app.worker_start\ndef begin():\n    note('start')\n\ndef note(*words):",
+        "@app.hooks.on_process_start\ndef begin():\n    note('start')\n\ndef note(*words):",
     )
     worker = rig.start("--processes", "2")
     worker.serves(2)

@@ -56,6 +56,7 @@ class Cluster:
 
     Attributes:
         names: looks up the addresses of hosts.
+        tls_offset: how far the port for TLS that only this node has is above the configured one.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Cluster:
         self._writing = threading.Lock()
         self._changed = trio.Event()
         self._other_workers = other_workers
+        self.tls_offset = 0
         self.names = NameLookups()
         self.links = BusLinks(config, stats, log, poller)
         self.packets = PacketWriter(os.urandom(20).hex().encode(), config.known_port)
@@ -169,6 +171,8 @@ class Cluster:
         packets.ip = config.cluster_announce_ip
         packets.port = config.cluster_announce_port or self._port
         packets.tls_port = config.cluster_announce_tls_port or config.tls_port
+        if packets.tls_port:
+            packets.tls_port += self.tls_offset
         self.membership.set_extensions(config.cluster_extensions)
         self.links.halves.apply()
         self.links.use_secrets(config.cluster_secret)

@@ -179,9 +179,9 @@ TABLE = make_table(
             Int(1, 64),
             "1",
             "Number of processes, each a node of one cluster, to use that many cores. All accept "
-            "clients at `port`. The first one has `port` and `dir` for its own; each further one "
-            "has the next port, and a directory 1, 2 ... in `dir`; all other settings apply to "
-            "each. docs/operations.md has more. Not in Disque.",
+            "clients at `port` and `tls-port`. The first one has `port` and `dir` for its own; "
+            "each further one has the next port, and a directory 1, 2 ... in `dir`; all other "
+            "settings apply to each. docs/operations.md has more. Not in Disque.",
         ),
         _general(
             "pidfile",

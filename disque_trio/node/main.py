@@ -35,7 +35,7 @@ from disque_trio.process.systemd import Notifier, SocketError, adopt_shared, ado
 from disque_trio.respserver.acl.catalog import Catalog
 from disque_trio.respserver.acl.users import Users
 from disque_trio.respserver.daemon import StartError
-from disque_trio.respserver.io.listeners import ListenError, open_shared
+from disque_trio.respserver.io.listeners import ListenError, listen_everywhere, open_shared
 from disque_trio.respserver.io.metrics import open_metrics
 from disque_trio.respserver.user_file import UserFileError, check_users
 
@@ -144,6 +144,8 @@ def _run_several(config: Config, logging: Logging, served: Callable[[], None]) -
         check_workers(config)
         passed = adopt_sockets(os.environ)
         shared = open_shared(config, logging.log, passed)
+        if config.tls_port:  # for those who mean the first process
+            shared += listen_everywhere(config, config.tls_port + config.processes, logging.log)
         if config.metrics_port:
             shared += open_metrics(config, config.metrics_port, logging.log)
         supervisor = Supervisor(

@@ -116,12 +116,20 @@ class Server(Product):
         foreign = len(passed) if handover is None else handover.foreign
         activated = self.foreign = passed[:foreign]
         shared: Sequence[socket.socket] = ()
+        self._over_tls: Sequence[socket.socket] = ()  # of shared ones, and of the first process
         if worker is not None:
             activated = self._share_metrics(worker, activated)
+        own_tls = False
+        if worker is not None and worker.server:  # that of 0.1 shares nothing
             first = config.tls_port - worker.number if config.tls_port else 0
-            shared = shared_of(activated, first)
-            if worker.number:
-                activated = ()
+            own = at(activated, first + config.processes) if first else []
+            activated = [listener for listener in activated if listener not in own]
+            over_tls = at(activated, first)
+            shared = [*shared_of(activated, first), *over_tls]
+            own_tls = bool(own) and worker.number == 0
+            self._over_tls = [*over_tls, *own] if own_tls else over_tls
+        if worker is not None and worker.number:
+            activated = ()
         commands = build_table()
         catalog = Catalog(commands.values())  # rules name commands as they are called here
         commands = _rename(commands, config.rename_commands)
@@ -132,6 +140,8 @@ class Server(Product):
         except ClusterError as problem:
             raise StartError(str(problem)) from problem
         membership = self.cluster.membership
+        if own_tls:
+            self.cluster.tls_offset = config.processes
         if worker is not None:
             self.cluster.packets.process = worker.announced(config.processes)
             self.cluster.packets.refresh()
@@ -344,7 +354,9 @@ class Server(Product):
         for listener in self._bus_listeners:
             nursery.start_soon(accept_nodes, listener, self.engine, self.bus)
         if self.siblings is not None:
-            nursery.start_soon(self.siblings.run, self.daemon.shared)
+            over_tls = self._over_tls
+            plain = [listener for listener in self.daemon.shared if listener not in over_tls]
+            nursery.start_soon(self.siblings.run, plain, over_tls)
 
     async def take_leave(self) -> None:
         if self.siblings is not None:

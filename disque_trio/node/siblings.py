@@ -154,6 +154,7 @@ class Siblings:
         self._nursery: trio.Nursery | None = None
         self.log = log
         self._acceptors: list[Acceptor] = []
+        self._common: set[int] = set()  # ports
         self._entrance: _Entrance | None = None
         self._links: list[_Link] = []
         self._by_id: dict[bytes, _Link] = {}  # those by which clients can be handed over
@@ -165,14 +166,21 @@ class Siblings:
 
     # ---- from start to stop ---------------------------------------------------------------------
 
-    async def run(self, shared: Sequence[socket.socket]) -> None:
+    async def run(
+        self, shared: Sequence[socket.socket], over_tls: Sequence[socket.socket] = ()
+    ) -> None:
         """Accept clients at the listening sockets ``shared`` by all, and hand them over, until
-        cancelled."""
+        cancelled; those of ``over_tls`` are not handed over."""
         self._open()
         engine = self._engine
+        self._common = {listener.getsockname()[1] for listener in (*shared, *over_tls)}
         self._acceptors = [
             Acceptor(listener, engine, admitting(listener, engine, self._look))
             for listener in shared
+        ]
+        self._acceptors += [
+            Acceptor(listener, engine, admitting(listener, engine, tls=True))
+            for listener in over_tls
         ]
         try:
             async with trio.open_nursery() as nursery:
@@ -377,7 +385,9 @@ class Siblings:
     def is_common(self, client: Client) -> bool:
         """Whether ``client`` has connected to the server, not to one process of it."""
         connection = self._engine.clients.by_id.get(client.id)
-        return self.number == 0 or isinstance(connection, MovableConnection)
+        if self.number == 0 or connection is None or connection.unix:
+            return self.number == 0
+        return connection.sock.getsockname()[1] in self._common
 
     async def ask(self, number: int, what: bytes) -> str | None:
         """Ask another process for RESTART, DUMP or APPLY. Returns what went wrong, or empty; None:

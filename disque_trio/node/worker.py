@@ -67,12 +67,13 @@ def check_workers(config: Config) -> None:
         raise WorkerError("processes: they talk over the cluster bus, so they need a port")
     if max(last, config.cluster_announce_port + config.processes - 1) > MAX_PORT:
         raise WorkerError(f"processes: the last one would have a port above {MAX_PORT}")
-    if max(config.tls_port, config.cluster_announce_tls_port) + config.processes - 1 > 65_535:
-        raise WorkerError("processes: the last one would have a tls-port above 65535")
-    if config.port and config.tls_port and abs(config.port - config.tls_port) < config.processes:
+    if max(config.tls_port, config.cluster_announce_tls_port) + config.processes > 65_535:
+        raise WorkerError("processes: one would have a tls-port above 65535")
+    further = config.tls_port - config.port
+    if config.port and config.tls_port and -config.processes <= further < config.processes:
         raise WorkerError(
-            f"processes: {config.processes} ports from port {config.port} and from tls-port "
-            f"{config.tls_port} on overlap"
+            f"processes: {config.processes} ports from port {config.port} on, and "
+            f"{config.processes + 1} from tls-port {config.tls_port} on, overlap"
         )
 
 

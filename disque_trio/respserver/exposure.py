@@ -77,7 +77,7 @@ class Exposure:
                 f"tls-key-file and tls-ca-cert-file, name other addresses with {setting}, or use "
                 "a firewall that admits only the other nodes"
             )
-        at = _reached(self._figures, False, processes)
+        at = _reached(self._figures, False, 1)
         if at:
             lines.append(
                 f"the figures at {at} need no password: anyone who connects can read the names of "

@@ -72,9 +72,9 @@ def open_listeners(
         if config.port and config.port == config.tls_port:
             raise ListenError(f"port and tls-port are both {config.port}")
         if config.port and len(activated) == len(unix) + len(tls):
-            listeners += _listen_everywhere(config, config.port, log)
+            listeners += listen_everywhere(config, config.port, log)
         if config.tls_port and not tls:
-            listeners += _listen_everywhere(config, config.tls_port, log)
+            listeners += listen_everywhere(config, config.tls_port, log)
         if config.unixsocket and not unix:
             listeners.append(_listen_unix(config))
         if not listeners:
@@ -91,22 +91,29 @@ def open_listeners(
 def open_shared(
     config: Places, log: Log, activated: Sequence[socket.socket] = ()
 ) -> list[socket.socket]:
-    """Listen on ``port`` for several processes; ``activated`` sockets replace it. TLS is not
-    shared. Raises ``ListenError``."""
-    shared = shared_of(activated, config.tls_port)
-    if shared or not config.port:
-        return shared
-    return _listen_everywhere(config, config.port, log)
+    """Listen on ``port`` and ``tls-port`` for several processes; ``activated`` sockets replace
+    them. Raises ``ListenError``."""
+    plain, tls = shared_of(activated, config.tls_port), at(activated, config.tls_port)
+    opened: list[socket.socket] = []
+    try:
+        if config.port and not plain:
+            opened += listen_everywhere(config, config.port, log)
+        if config.tls_port and not tls:
+            opened += listen_everywhere(config, config.tls_port, log)
+    except ListenError:
+        close_listeners(opened)
+        raise
+    return [*plain, *tls, *opened]
 
 
 def shared_of(listeners: Sequence[socket.socket], tls_port: int) -> list[socket.socket]:
-    """Those of ``listeners`` at which all processes of a server accept clients: their connections
-    can be handed over."""
+    """Those of ``listeners`` at which all processes of a server accept clients without TLS: their
+    connections can be handed over."""
     tcp = [listener for listener in listeners if listener.family != socket.AF_UNIX]
     return [listener for listener in tcp if not is_tls(listener, tls_port)]
 
 
-def _listen_everywhere(config: Places, port: int, log: Log) -> list[socket.socket]:
+def listen_everywhere(config: Places, port: int, log: Log) -> list[socket.socket]:
     """Listen on ``port`` of all addresses. Raises ``ListenError``."""
     listeners: list[socket.socket] = []
     try:
@@ -229,14 +236,18 @@ async def accept_clients(listener: socket.socket, engine: Engine) -> None:
 
 
 def admitting(
-    listener: socket.socket, engine: Engine, look: Callable[[], Look] | None = None
+    listener: socket.socket,
+    engine: Engine,
+    look: Callable[[], Look] | None = None,
+    tls: bool = False,
 ) -> Callable[[socket.socket, str, int], None]:
     """Return what serves a client of ``listener``, given its socket, ip and port. ``look``: called
-    for each client, if they may be handed to other processes; see ``MovableConnection``."""
+    for each client, if they may be handed to other processes; see ``MovableConnection``. ``tls``:
+    they have to speak TLS, whatever the port."""
     unix = listener.family == socket.AF_UNIX
     path = listener.getsockname() if unix else ""
     exposed = on_all_interfaces(listener)
-    tls = is_tls(listener, engine.config.tls_port)
+    tls = tls or is_tls(listener, engine.config.tls_port)
 
     def admit(sock: socket.socket, ip: str, port: int) -> None:
         address = f"{path}:0" if unix else format_address(ip, port)

@@ -14,10 +14,11 @@ from tests.support.harness import (
     LiveNode,
     NodeFactory,
     free_port,
+    free_ports,
     start_process,
     wait_until,
 )
-from tests.support.several import Start, consecutive_ports
+from tests.support.several import COUNT, Start
 from tests.support.tls import HOST, TlsWire, all_certificates, client_context, tls_options
 
 
@@ -108,14 +109,36 @@ def test_a_restart_keeps_the_port_for_tls(disque_server: NodeFactory, certificat
         assert wire("GETJOB", "FROM", "q") == [[b"q", id, b"body"]]
 
 
-def test_each_process_has_a_port_of_its_own(several: Start, certificates: Path) -> None:
-    port = consecutive_ports()
+def test_processes_share_the_port_and_each_has_one_of_its_own(
+    several: Start, certificates: Path
+) -> None:
+    port = free_ports(COUNT + 1)[0]
     server = several(*tls_options(certificates, port), "--tls-cluster", "yes")
-    ports = [port, port + 1]
-    for own in ports:
-        with closing(TlsWire(own, client_context(certificates))) as wire:
-            wait_until(lambda wire=wire: ports_of(wire("HELLO")) == ports)
+    context = client_context(certificates)
+    ids = [node.ask("CLUSTER", "MYID") for node in server.nodes]
+    for id, own in zip(ids, (port + COUNT, port + 1), strict=True):
+        with closing(TlsWire(own, context)) as wire:
+            assert wire("CLUSTER", "MYID") == id
+            wait_until(lambda wire=wire: ports_of(wire("HELLO")) == [port + 1, port + COUNT])
     assert ports_of(server.nodes[0].ask("HELLO")) == [node.port for node in server.nodes]
+    found: set[object] = set()
+
+    def come_to_all() -> bool:
+        with closing(TlsWire(port, context)) as wire:
+            found.add(wire("CLUSTER", "MYID"))
+        return found == set(ids)
+
+    wait_until(come_to_all)
+    pids = [server.pid(number) for number in range(COUNT)]
+    run_ids = [node.info("server")["run_id"] for node in server.nodes]
+    with closing(TlsWire(port, context)) as wire:
+        wire.send("RESTART")
+        assert wire.closed()
+    wait_until(server.serves)
+    found.clear()
+    wait_until(come_to_all)
+    assert [server.pid(number) for number in range(COUNT)] == pids
+    assert not {node.info("server")["run_id"] for node in server.nodes} & set(run_ids)
 
 
 def test_redis_cli_and_redis_py_connect(disque_server: NodeFactory, certificates: Path) -> None:

@@ -349,18 +349,17 @@ def test_a_passed_socket_with_the_number_of_tls_port_is_for_tls(server: Server) 
     close_listeners([plain])
 
 
-def test_several_processes_share_what_was_passed_or_opened_except_for_tls(
-    server: Server, tmp_path: Path
-) -> None:
+def test_several_processes_share_what_was_passed_or_opened(server: Server, tmp_path: Path) -> None:
     plain, tls = (listening(socket.AF_INET, ("127.0.0.1", 0)) for _ in range(2))
     unix = listening(socket.AF_UNIX, str(tmp_path / "sock"))
     number = tls.getsockname()[1]
     overrides = [("port", "0"), ("tls-port", str(number)), ("bind", "127.0.0.1")]
     config = load_settings(Config, None, overrides)
-    assert open_shared(config, server.log, [unix, plain, tls]) == [plain]
-    assert open_shared(config, server.log, [unix, tls]) == []
+    assert open_shared(config, server.log, [unix, plain, tls]) == [plain, tls]
+    assert open_shared(config, server.log, [unix, tls]) == [tls]
     config = load_settings(Config, None, [*overrides, ("port", str(free_port()))])
-    [opened] = open_shared(config, server.log, [unix, tls])
+    [same, opened] = open_shared(config, server.log, [unix, tls])
+    assert same is tls
     with pytest.raises(ListenError):
         open_shared(config, server.log)
     close_listeners([plain, tls, unix, opened])

@@ -605,6 +605,8 @@ class Siblings:
         spent = 0.0
         queued = counted = 0
         for shard in self._node.queues.index.shards:
+            if not shard:
+                continue
             queued += sum([queue.length for queue in shard.values()])
             counted += len(shard)
             if counted >= _QUEUES_A_STEP:

@@ -27,6 +27,7 @@ class Disk:
     Attributes:
         policy: OFF, EVERYSEC or ALWAYS.
         conf: the text of nodes.conf.
+        extensions: what other nodes announced, by id, as in the file of policies.
         records: the append-only file, record by record.
         progress: the progress file, block by block; there is none if ``requeue`` is no.
     """
@@ -39,6 +40,7 @@ class Disk:
         self._boots = 0
         self._progress_synced = 0
         self.conf = ""
+        self.extensions: dict[bytes, int] = {}
         self.records: list[bytes] = []
         self._synced = 0  # records that outlive the machine
         self._synced_at = 0

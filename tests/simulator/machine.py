@@ -155,6 +155,8 @@ class Machine:
             peers.heartbeat.node_timeout = world.plan.node_timeout
             if self.disk.conf:
                 peers.load_conf(self.disk.conf, now)
+            peers.remember_extensions(self.disk.extensions)
+            peers.extensions_heard = self._keep_extensions
         self.node = Node(
             id=self.id,
             commands=build_table(),
@@ -593,6 +595,11 @@ class Machine:
         if membership is not None and membership.config_changed:
             self.disk.conf = membership.dump_conf()
             membership.config_changed = False
+
+    def _keep_extensions(self) -> None:
+        """Keep what other nodes announce, as the file of policies does."""
+        assert self.membership is not None
+        self.disk.extensions = self.membership.extensions()
 
     def _stayed_idle(self, inbox: list[Callable[[int], None]]) -> bool:
         """Whether a turn in which nothing was due, and whose ``inbox`` was handled, left everything

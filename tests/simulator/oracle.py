@@ -223,10 +223,7 @@ class Oracle:
         else:
             record.error = str(reply)
             record.refused = self.world.loop.now
-            # A machine has no file of policies, so after a restart it does not know which of the
-            # nodes that it finds by gossip support extensions.
-            new_here = record.error.startswith("NOEXT ") and not self.world.plan.static
-            if not (record.error.startswith(_refusals(request)) or new_here):
+            if not record.error.startswith(_refusals(request)):
                 self.problem(f"ADDJOB was answered {record.error}")
             elif self.world.plan.mode == CALM:
                 self.problem(f"ADDJOB failed without any fault: {record.error}")

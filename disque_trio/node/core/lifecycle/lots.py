@@ -18,7 +18,15 @@ from heapq import heappop, heappush
 from struct import Struct
 from typing import Any, Final
 
-from disque_trio.node.core.jobs.job import ACTIVE, FLAG_WILLQUEUE, QUEUED, UINT32_MAX, Job
+from disque_trio.node.core.jobs.job import (
+    ACTIVE,
+    FLAG_DELIVERED,
+    FLAG_HOLDS_GROUP,
+    FLAG_WILLQUEUE,
+    QUEUED,
+    UINT32_MAX,
+    Job,
+)
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.store import TIME_ERROR, TOGETHER, WARNING_TIME
 from disque_trio.node.core.rpc.calls import STAYS, UNSURE
@@ -286,6 +294,8 @@ class Lots:
         of that node."""
         if self._memory.used > self._pages.above or not self._peers.keeps_lots(node):
             return
+        if job.flags & (FLAG_DELIVERED | FLAG_HOLDS_GROUP):
+            return  # a client or a group here has to hear of it alone
         again = self._machine.now + job.retry * 1000
         lot = self._others.get((node, number))
         if lot is None:

@@ -380,3 +380,19 @@ def test_many_lots_are_told_in_few_packets() -> None:
     assert len(idle.sent(100 + STAYS)) <= 2 * 4 * 3
     assert not idle.sent(100 + UNSURE)
     assert [len(idle.lotted(index)) for index in range(3)] == [3_000] * 3
+
+
+def test_a_group_does_not_wait_for_ever_for_a_job_in_a_lot_of_another_node() -> None:
+    mesh = Mesh(2)
+    for bench in mesh.nodes:
+        bench("QSET", "q", "GROUPS", "fifo")
+    first = mesh.add(0, "REPLICATE", 2, "GROUP", "g", *IDLE)
+    mesh.settle()
+    waiting = mesh[1].block("q")
+    mesh.advance(1)
+    assert first in str(mesh[1].replies(waiting)).encode()
+    second = mesh.add(1, "REPLICATE", 1, "GROUP", "g", *IDLE)
+    assert mesh[0]("ENQUEUE", first) == 1  # and nobody takes it there
+    mesh.advance(4 * RETRY)
+    assert mesh.states(first) == ["queued", "active"]
+    assert mesh[1].get() == second

@@ -99,6 +99,8 @@ class Requeue:
         if job.state != ACTIVE or (job.retry == 0 and flags & (FLAG_DELIVERED | FLAG_RESERVED)):
             return False
         store = self._store
+        progress = store.progress
+        was_elsewhere = False  # as a note may say
         if flags & FLAG_PAUSED:
             job.flags &= ~HELD_BACK  # it was counted when the pause began
             store.total_requeued += 1
@@ -117,11 +119,16 @@ class Requeue:
             # See ``JobStore.queue_unless_held``: another holder may have asked just then, too, and
             # be about to queue it as well. Others are due when their delay is over.
             self._replicas.announce(job, bus.QUEUED)
+            was_elsewhere = job.id not in progress.waiting
         job.place = None
         store.put(job)
-        progress = store.progress
         # A start queues those that were made here without a note.
-        if nack or flags & (FLAG_QUEUED_BEFORE | FLAG_PAUSED) or not progress.is_own(job):
+        if (
+            nack
+            or flags & (FLAG_QUEUED_BEFORE | FLAG_PAUSED)
+            or was_elsewhere
+            or not progress.is_own(job)
+        ):
             progress.note(job)
         if self._notes.noting:
             self._notes.note(schema.QUEUED, job, reason)

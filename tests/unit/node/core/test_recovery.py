@@ -383,6 +383,30 @@ def test_a_pause_that_another_node_has_ended_is_over_after_a_start(mesh: Mesh, e
 
 
 @ends
+def test_a_job_that_was_lent_and_is_queued_here_again_is_queued_after_a_start(
+    mesh: Mesh, end: End
+) -> None:
+    files = Files(mesh[0])
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 300)
+    borrower = next(index for index in (1, 2) if not mesh[index].held(id))
+    want = mesh[borrower].node.packets.about_queue(12, b"q", 1, 1)
+    mesh[0].node.receive(mesh.ids[borrower], want, mesh[0].now)
+    mesh.advance(1)
+    assert mesh.states(id)[borrower] == "queued"
+    mesh.isolate(borrower)
+    mesh.peers[0].died(mesh.ids[borrower])
+    mesh.advance(2)
+    assert mesh.states(id)[0] == "queued"
+    end(files)
+    restart_in(mesh, 0, files)
+    mesh.rejoin(borrower)
+    mesh[borrower].node.flush()
+    look(mesh, 0)
+    mesh.advance(2)
+    assert mesh.states(id)[0] == "queued"
+
+
+@ends
 def test_which_jobs_were_loaded_is_forgotten_once_all_are_queued(mesh: Mesh, end: End) -> None:
     files = Files(mesh[0])
     mesh.add(0, "REPLICATE", 2, "RETRY", 10)

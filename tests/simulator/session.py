@@ -76,7 +76,7 @@ class Session:
         machine = self.machine
         world = machine.world
         if world.timely is not None:
-            world.timely.answered(client)
+            world.timely.answered(machine, client)
         self._reader.feed(b"".join(client.out))
         client.out.clear()
         at = world.loop.now + below(world.rng, CLIENT_DELAY)

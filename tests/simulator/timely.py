@@ -263,9 +263,9 @@ class Timely:
                 self._jobs.setdefault(job.id, self._begin(machine, job)).extra += 1
                 self._restored.add((machine.index, machine.incarnation, job.id))
 
-    def answered(self, client: Client) -> None:
-        """A node sends something to ``client``."""
-        self._waits.answered(client)
+    def answered(self, machine: "Machine", client: Client) -> None:
+        """``machine`` sends something to ``client``."""
+        self._waits.answered(machine, client)
 
     def unheard(self, ids: Iterable[bytes], dying: bool) -> None:
         """A node delivers these jobs to a client that has left before the reply; or the node is
@@ -438,11 +438,15 @@ class Timely:
     def _outlived(self, id: bytes, found: "dict[bytes, Copies]") -> bool:
         """Whether the job ``id`` is left on a node that was down when others made something else of
         it, and nobody can tell that node: which jobs have ended is forgotten with a killed process
-        (docs/guarantees.md), and those that knew were all killed."""
+        (docs/guarantees.md), and those that knew were all killed, or did not know that it is there,
+        too, since they have started."""
         copies = found.get(id)
         after = self._neighbour(id, copies, 1) if copies else b""
-        if after not in found:
+        if not copies or after not in found:
             return False
+        record = self._record_of(*copies[0])
+        if record is not None and record.id in self._strange:
+            return True
         watch = self._jobs.get(after)
         since = self.world.loop.now if watch is None else watch.begun
         since -= LOOKS * LOOK  # it may have been there before it was looked at

@@ -47,16 +47,18 @@ class Waits:
         self._full: dict[bytes, int] = {}  # when the limit of a queue was last used up
         # When the clients of a machine last had a share of it. The others come first.
         self._shared: dict[tuple[bytes, int], int] = {}
-        self._answered: dict[bytes | Client, int] = {}  # when a client last got something, in µs
+        # When a client last got something, in µs, by its machine and id: of a client that consumes,
+        # another object waits.
+        self._answered: dict[tuple[int, int], int] = {}
         self._told: set[bytes] = set()
 
     def start(self) -> None:
         """Begin to look."""
         self._started = self.world.loop.now
 
-    def answered(self, client: Client) -> None:
-        """A node sends something to ``client``."""
-        self._answered[client] = self.world.loop.now
+    def answered(self, machine: "Machine", client: Client) -> None:
+        """``machine`` sends something to ``client``."""
+        self._answered[machine.index, client.id] = self.world.loop.now
 
     def is_well(self) -> bool:
         """Whether all nodes are up and reach each other. Notes which of them do."""
@@ -86,9 +88,11 @@ class Waits:
             clients = self._waiting(name)
             if not clients:
                 continue
-            for one in [id for id, _ in jobs] + [client for client, _ in clients]:
-                begun = max(before.get((name, one), now), self._answered.get(one, 0))
-                self._since[name, one] = begun
+            for id, _ in jobs:
+                self._since[name, id] = before.get((name, id), now)
+            for client, index in clients:
+                answered = self._answered.get((index, client.id), 0)
+                self._since[name, client] = max(before.get((name, client), now), answered)
             for id, source in jobs:
                 for client, index in clients:
                     self._check_wait(name, (id, source), (client, index))

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from disque_trio.client import Client, DisqueError, ReplyError, tracing
 from disque_trio.job_past import NOTHING, Past
@@ -40,6 +40,9 @@ from disque_trio.tasks.serializers import Serializer
 from disque_trio.tasks.settling import PASSING, Log, Settling
 
 T = TypeVar("T")
+
+_UNREADABLE: Final = Opened(b"")
+"""Stands for a job that cannot be read."""
 
 MORE_CRASHES = 10
 """How many deliveries beyond its retries a job may have without any NACK, since nobody was there to
@@ -127,7 +130,7 @@ class Execution:
         trace = ""
         if task and (processing := tracing.current()) is not None:
             processing.describe("task", task)
-        given = _Given(headers, Opened(job.body))
+        given = _Given(headers, _UNREADABLE)
         try:
             opened = _opened(job)
             if task == GROUP:

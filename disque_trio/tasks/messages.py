@@ -215,15 +215,19 @@ class Opened:
     @staticmethod
     def of(body: bytes, pairs: Sequence[Pair]) -> "Opened":
         """Read a job made by ``Step.job``. Raises BadJob."""
-        rest = next((value for name, value in pairs if name == REST), None)
-        if rest is not None:
-            if not rest.isdigit() or not 0 < int(rest) <= len(body):
-                raise BadJob(f"bad header: {REST} {rest!r}")
-            size = int(rest)
-            body, pairs = body[:-size], split(body[-size:])
-        then = tuple(Step.decode(value) for name, value in pairs if name == THEN)
-        error = next((value for name, value in pairs if name == ON_ERROR), None)
-        return Opened(body, then, None if error is None else unpack(error))
+        then: list[Step] = []
+        error: Step | None = None
+        for name, value in pairs:
+            if name == THEN:
+                then.append(Step.decode(value))
+            elif name == ON_ERROR:
+                error = unpack(value)
+            elif name == REST:
+                if not value.isdigit() or not 0 < int(value) <= len(body):
+                    raise BadJob(f"bad header: {REST} {value!r}")
+                size = int(value)
+                return Opened.of(body[:-size], split(body[-size:]))
+        return Opened(body, tuple(then), error)
 
 
 def encode_arguments(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 
+from disque_trio.client import ReplyError
 from disque_trio.tasks import (
     CurrentJob,
     Disque,
@@ -116,6 +117,14 @@ def test_long_chains_are_at_the_end_of_the_body(program: Program) -> None:
     assert "then-in-body" in jobs.added[0].headers
     assert "then-in-body" not in jobs.added[59].headers
     assert program.told == []
+
+
+def test_headers_that_no_node_takes_are_refused_in_tests_too(program: Program) -> None:
+    with program.app.testing(run=False) as jobs:
+        long = program.add.options(headers={"note": "x" * 65_536})
+        with pytest.raises(ReplyError, match="HEADERS are longer than 65536 bytes in total"):
+            long.add(1)
+    assert jobs.added == []
 
 
 def test_two_hundred_steps_and_ten_thousand_members_need_no_larger_stack(program: Program) -> None:

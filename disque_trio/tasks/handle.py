@@ -112,7 +112,7 @@ class Handle(Generic[R]):
     async def status(self) -> WorkflowStatus | None:
         """Return how many members of a group have ended, and which have failed. In a chain, this is
         the group that it is at, or the last one before. None: there is none, or it ended more than
-        a minute ago. Raises DisqueError."""
+        a minute ago, and results are not stored. Raises DisqueError."""
         await self
         return await self._core.link.run(self._status)
 
@@ -136,7 +136,7 @@ class Handle(Generic[R]):
         return await progress(client, self._core.elsewhere, self.id)
 
     async def _status(self, client: Client) -> WorkflowStatus | None:
-        return await status(client, self._core.elsewhere, self.id)
+        return await status(client, self._core.elsewhere, self.id, self._core.may_store)
 
     async def _wait(self, client: Client, seconds: float | None) -> R:
         value: R = await result_of(client, self._core, self.id, seconds)

@@ -156,14 +156,20 @@ async def stored(
     return None if found is None else Result.decode(found)
 
 
-async def status(client: Client, elsewhere: Elsewhere, id: str) -> WorkflowStatus | None:
+async def status(
+    client: Client, elsewhere: Elsewhere, id: str, may_store: bool
+) -> WorkflowStatus | None:
     """Return how far the job ``id`` is, or the one that follows it now, if that is a group; else,
-    how the last group before it ended."""
+    how the last group before it ended. may_store: whether results may be stored."""
     found: WorkflowStatus | None = None
     while True:
         [outcome] = await client.wait(id, AT_ONCE)
+        result: Result | None = None
         if outcome.state == "acked" and outcome.result is not None:
             result = Result.decode(outcome.result)
+        elif may_store and outcome.state in ("acked", "gone"):
+            result = await stored(client, elsewhere, id, AT_ONCE)
+        if result is not None:
             if result.members:
                 found = _ended(result.members)
             if result.next is None:

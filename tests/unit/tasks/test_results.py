@@ -8,7 +8,7 @@ import pytest
 
 from disque_trio.client import Job
 from disque_trio.client.nodes import Hello, Node, parse_address
-from disque_trio.tasks import Disque, ResultGone, TaskFailed, chain, group
+from disque_trio.tasks import Disque, ResultGone, TaskFailed, WorkflowStatus, chain, group
 from disque_trio.tasks.looking import stored
 from disque_trio.tasks.messages import MOST_RESULT, MOST_STORED, Result
 
@@ -90,6 +90,10 @@ def test_what_nodes_have_forgotten_is_in_the_store() -> None:
     def one(n: int) -> int:
         return n + 1
 
+    @app.task
+    def total(values: list[int]) -> int:
+        return sum(values)
+
     with app.testing() as jobs:
         handle = (one.bind(1) | one.bind() | one.bind()).add()
         nodes: Any = app.core.link._client  # type: ignore[attr-defined]
@@ -98,6 +102,11 @@ def test_what_nodes_have_forgotten_is_in_the_store() -> None:
             nodes._records[job.id].shown.state = "gone"
         assert handle.get() == 4
         assert handle.get_state() == "done"
+        several = (group([one.bind(1), one.bind(2)]) | total.bind()).add()
+        for record in nodes._records.values():
+            if record.shown.task:
+                record.result, record.shown.state = None, "gone"
+        assert several.get_status() == WorkflowStatus(2, 2)
         with pytest.raises(ResultGone, match="for a day"):
             app.handle("D-00000000-" + "9" * 24 + "-05a1").get()
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeGuard
 
 from disque_trio.client import Client, DisqueError, kept
 from disque_trio.client.replies import Outcome
@@ -163,7 +163,7 @@ async def status(
     how the last group before it ended. may_store: whether results may be stored."""
     found: WorkflowStatus | None = None
     while True:
-        [outcome] = await client.wait(id, AT_ONCE)
+        outcome, job = await _now(client, elsewhere, id)
         result: Result | None = None
         if outcome.state == "acked" and outcome.result is not None:
             result = Result.decode(outcome.result)
@@ -176,27 +176,49 @@ async def status(
                 return found
             id = result.next
         else:
-            dead = outcome.state == "dead"
-            job = await shown(client, elsewhere, letter_id(id) if dead else id)
-            if job is None or dict(job.header_pairs).get(TASK) != GROUP:
-                return found
-            return await _of_members(client, job)
+            if outcome.state == "dead":
+                job = await shown(client, elsewhere, letter_id(id))
+            return await _of_members(client, job) if _is_group(job) else found
 
 
 async def progress(client: Client, elsewhere: Elsewhere, id: str) -> TaskProgress | None:
     """Return how far the task of the job ``id`` is, or of the one that follows it now. None: it has
     said nothing, or does not run. A group that is at work says how many members have ended."""
-    [outcome] = await last_of(client, [id], AT_ONCE)
-    if outcome.state != "pending":
-        return None
-    job = await shown(client, elsewhere, outcome.id, but="progress")
-    if job is None:
-        return None
-    if dict(job.header_pairs).get(TASK) == GROUP:
+    while True:
+        outcome, job = await _now(client, elsewhere, id, but="progress")
+        if job is not None:
+            break
+        if outcome.state != "acked" or outcome.result is None:
+            return None
+        next = Result.decode(outcome.result).next
+        if next is None:
+            return None
+        id = next
+    if _is_group(job):
         found = await _of_members(client, job)
         ended = found.total - found.pending
         return TaskProgress(ended / found.total, f"{ended} of {found.total}")
     return TaskProgress(float(job.progress), job.progress_text) if job.progress else None
+
+
+async def _now(
+    client: Client, elsewhere: Elsewhere, id: str, but: str = ""
+) -> tuple[Outcome, ShownJob | None]:
+    """Return how a job has ended, or, if it has not, what a node shows of it. ``but``: see
+    ``shown``."""
+    [outcome] = await client.wait(id, AT_ONCE)
+    if outcome.state != "pending":
+        return outcome, None
+    job = await shown(client, elsewhere, id, but)
+    if job is None or job.state == "acked":
+        # It has ended, which the node in use has yet to hear from another one.
+        [outcome] = await client.wait(id, NEARBY)
+        job = None
+    return outcome, job
+
+
+def _is_group(job: ShownJob | None) -> TypeGuard[ShownJob]:
+    return job is not None and dict(job.header_pairs).get(TASK) == GROUP
 
 
 def _ended(members: str) -> WorkflowStatus:

@@ -109,13 +109,17 @@ def test_any_node_says_how_far_a_task_is(cluster: ClusterFactory) -> None:
     go_on = threading.Event()
     with Disque(url(nodes[0])) as app:
 
-        def work() -> int:
+        def work(first: int = 0) -> int:
             job = current_job()
             assert job is not None
             for page in range(1001):
                 job.progress(page / 1000, f"page {page}")
             assert go_on.wait(HANG_SECONDS)
             job.progress(1, "saved")
+            return 1
+
+        @app.task(queue="q")
+        def quick() -> int:
             return 1
 
         async def work_in_loop() -> int:
@@ -127,9 +131,9 @@ def test_any_node_says_how_far_a_task_is(cluster: ClusterFactory) -> None:
 
         plain, in_loop = app.task(queue="q")(work), app.task(queue="q")(work_in_loop)
         with working_thread(app):
-            for task in (plain, in_loop, once):
+            for bound in (plain.bind(), in_loop.bind(), once.bind(), quick.bind() | plain.bind()):
                 go_on.clear()
-                handle = task.add()
+                handle = bound.add()
                 wait_until(lambda h=handle: h.get_progress() == TaskProgress(1, "page 1000"))
                 with Disque(url(nodes[1])) as other:
                     assert other.handle(handle.id).get_progress() == TaskProgress(1, "page 1000")

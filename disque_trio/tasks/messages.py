@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from disque_trio.client import Client
+from disque_trio.job_options import MAX_HEADERS_SIZE
 from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.serializers import Serializer
 
@@ -33,7 +34,7 @@ RESERVED = frozenset(
 )
 
 MOST_FOLLOWING: Final = 32_768
-"""The most bytes of following steps in headers, which may have 65,536 bytes with all others."""
+"""The most bytes of following steps in headers."""
 
 DAY = 86_400.0
 """Seconds to keep the key of a following step. The job before it is not delivered again later than
@@ -133,7 +134,8 @@ class Step:
         following = [(THEN, step.encode()) for step in self.then]
         if self.on_error is not None:
             following.append((ON_ERROR, pack(self.on_error)))
-        if sum(len(value) for _, value in following) <= MOST_FOLLOWING:
+        room = min(MOST_FOLLOWING, MAX_HEADERS_SIZE - _size(pairs)) if following else 0
+        if _size(following) <= room:
             return self.body, pairs + following
         rest = joined(following)
         return self.body + rest, [*pairs, (REST, b"%d" % len(rest))]
@@ -158,6 +160,11 @@ class Step:
             options |= {"unique": key, "unique_for": kept}
         body, headers = self.job(traceparent, part)
         return await client.add(self.queue, body, headers=headers, **options)
+
+
+def _size(pairs: Sequence[Pair]) -> int:
+    """Return how many bytes headers have, at most."""
+    return sum(4 * len(name) + len(value) for name, value in pairs)
 
 
 def as_json(value: Any) -> bytes:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import trio
 
@@ -26,7 +26,13 @@ from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.execution import Execution
 from disque_trio.tasks.hooks import needs_loop
 from disque_trio.tasks.looking import letter_id
-from disque_trio.tasks.messages import CONTENT_TYPE, TASK, Opened, Pair, decode_arguments
+from disque_trio.tasks.messages import (
+    CONTENT_TYPE,
+    TASK,
+    Opened,
+    Pair,
+    decode_arguments,
+)
 
 T = TypeVar("T")
 
@@ -205,7 +211,6 @@ class _Nodes:
         if (
             size := sum(len(name.encode()) + len(value) for name, value in pairs)
         ) > MAX_HEADERS_SIZE:
-            # Longer than what nodes take: the steps of a chain travel here with their arguments.
             text = f"HEADERS are longer than {MAX_HEADERS_SIZE} bytes in total ({size})"
             raise ReplyError("ERR", text)
         texts = {name: value.decode("utf-8", "replace") for name, value in reversed(pairs)}

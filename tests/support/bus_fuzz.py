@@ -75,8 +75,9 @@ def work(mesh: Mesh) -> None:
         bench.node.replicas.default_copies = 2
     policy = ("ATTEMPTS", 3, "DEAD", "lost", "BACKOFF", 1, 5, "RATE", "9/m", "BURST", 20)
     ask(mesh, 0, "QSET", "mail.*", *policy, "DEADTTL", 900)
-    ask(mesh, 1, "QSET", "q", "MAXLEN", 1000, "ACTIVE", 9, "GROUPS", "fair", "MAXBYTES", 90_000)
+    ask(mesh, 1, "QSET", "q", "MAXLEN", 1000, "ACTIVE", 9, "GROUPS", "fair", "GROUPACTIVE", 9)
     ask(mesh, 1, "QSET", "later.*", "TTL", 900, "RETRY", 9, "REPLICATE", 2)
+    ask(mesh, 1, "QSET", "q", "MAXBYTES", 90_000, "GROUPRATE", "900/s")
     ask(mesh, 0, "QSET", "gone", "TTL", 5)
     ask(mesh, 0, "QDEL", "gone")
     ask(mesh, 1, "CRON", "SET", "s", "@every 20s", "TZ", "UTC", "q", "tick", "RETRY", 5)

@@ -55,3 +55,20 @@ def test_jobs_in_hand_are_limited_until_a_node_dies(cluster: ClusterFactory) -> 
     assert in_hand(nodes[1:]) <= 10 * PARTS
     for worker in workers:
         worker.close()
+
+
+def test_jobs_in_hand_of_each_group_are_limited(cluster: ClusterFactory) -> None:
+    nodes = cluster(3)
+    workers = fill(nodes, "GROUPS", "fair", "GROUPACTIVE", 2)
+    for node in nodes:
+        for number in range(EACH):
+            node.ask("ADDJOB", "q", "b", 0, "REPLICATE", 1, "GROUP", number % 2)
+
+    def taken() -> int:
+        found = [pairs(node.ask("QSTAT", "q", "FULL"))["jobs-in-hand"] for node in nodes]
+        return sum(map(int, found))  # type: ignore[call-overload]
+
+    wait_until(lambda: taken() >= 6)  # those without a group are one, too
+    assert taken() <= 6 * PARTS
+    for worker in workers:
+        worker.close()

@@ -158,11 +158,11 @@ class Limits:
             return True
         if self._is_held_back(queue, policy, waits):
             return True
-        if policy.limits_groups():
-            if not self.of_groups.admit(queue):
-                return True
-            return self._machine.lagging and queue.first_with_retry() is None
-        return False
+        if queue.groups is None or not policy.limits_groups():
+            return False
+        if not self.of_groups.admit(queue):
+            return True
+        return self._machine.lagging and queue.first_with_retry() is None
 
     def _is_held_back(self, queue: Queue, policy: Policy, waits: bool) -> bool:
         """Whether the limits of ``policy`` hold back the first job of ``queue``."""

@@ -302,7 +302,8 @@ class Policies(Versions[Policy]):
                 _set_aside(policy, values, [option.name])
         if policy.rate and policy.period and policy.period not in PERIODS.values():
             _set_aside(policy, values, ["rate", "period", "burst"])
-        if policy.group_rate and policy.group_period not in (0, *PERIODS.values()):
+        period = policy.group_period
+        if policy.group_rate and period and period not in PERIODS.values():
             _set_aside(policy, values, ["group_rate", "group_period", "group_burst"])
         return policy
 

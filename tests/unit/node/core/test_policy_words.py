@@ -35,6 +35,10 @@ def entries(draw: st.DrawFn) -> Parts:
     rates = st.tuples(st.integers(1, 2**32 - 1), st.sampled_from([1, 60, 3_600]))
     policy.rate, policy.period = draw(st.just((0, 0)) | rates)
     policy.burst = draw(NUMBERS) if policy.rate else 0
+    if policy.groups:
+        policy.group_active = draw(NUMBERS)
+        policy.group_rate, policy.group_period = draw(st.just((0, 0)) | rates)
+        policy.group_burst = draw(NUMBERS) if policy.group_rate else 0
     policy.delay = draw(st.integers(0, policy.ttl * 1000 - 1 if policy.ttl else 10**9))
     times = sorted((draw(st.integers(1, 10**9)), draw(st.integers(1, 10**9))))
     policy.backoff_min, policy.backoff_max = draw(st.sampled_from([(0, 0), tuple(times)]))

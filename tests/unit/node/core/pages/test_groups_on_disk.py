@@ -480,3 +480,21 @@ def test_other_nodes_get_them_in_the_order_of_their_groups() -> None:
         assert mesh[1]("ACKJOB", *got) == len(got)
         mesh.settle()
     assert by_group(found, of) == by_group(list(of), of)
+
+
+def test_a_group_at_its_limit_holds_no_other_up_whose_next_job_is_on_disk() -> None:
+    bench, ids, of = filled("fair", late=1)
+    set_policy(bench, groups="fair", group_active=2)
+    waiting = by_group(ids, of)
+    left = len(ids)
+    while left:
+        out = bench.get_all()
+        counts = {name: sum(of[id] == name for id in out) for name in waiting}
+        assert counts == {name: min(2, len(ones)) for name, ones in waiting.items()}
+        for id in out:
+            assert waiting[of[id]].pop(0) == id
+        assert bench("ACKJOB", *out) == len(out)
+        left -= len(out)
+        check_accounts(bench)
+    bench.settle()
+    assert (bench.pages.jobs, bench.files, bench.pages.taken) == (0, {}, 0)

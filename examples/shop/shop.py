@@ -73,7 +73,7 @@ def mail(number: int) -> None:
 
 @app.task(queue="hooks", retries=10, backoff=(1, 3600))
 def hook(number: int) -> None:
-    """``GROUPS fifo`` in the policy of its queue: the hooks of a customer come one by one."""
+    """The policy of its queue says that the hooks of a customer come one by one."""
     send("hook", number)
 
 
@@ -102,12 +102,15 @@ def quote(what: str) -> int:
 
 @app.task(queue="office", timeout=3600)
 def export() -> str:
-    """A long task, which looks again and again whether somebody has cancelled its job."""
+    """A long task, which says how far it is, and looks whether somebody has cancelled its job."""
     job, table = current_job(), io.StringIO()
     with begin() as session:
-        for order in session.scalars(select(Order)):
-            if job is not None and job.lost:
+        orders = session.scalars(select(Order)).all()
+    for number, order in enumerate(orders, 1):
+        csv.writer(table).writerow([order.id, order.customer, order.what, order.state])
+        time.sleep(0.01)
+        if job is not None:
+            job.progress(number / len(orders), f"{number} of {len(orders)} orders")
+            if job.lost:
                 return ""
-            csv.writer(table).writerow([order.id, order.customer, order.what, order.state])
-            time.sleep(0.01)
     return table.getvalue()

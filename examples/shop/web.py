@@ -52,5 +52,9 @@ async def add_export() -> dict[str, str]:
 @web.get("/exports/{id:path}")
 async def show_export(id: str) -> dict[str, Any]:
     added = app.handle(id)
-    state = await added.state()
-    return {"state": state, "table": await added.result() if state == "done" else None}
+    state, progress = await added.state(), await added.progress()
+    return {
+        "state": state,
+        "progress": progress.text if progress is not None else None,
+        "table": await added.result() if state == "done" else None,
+    }

@@ -134,8 +134,8 @@ test-pure:
 		--spent=$(SPENT)/pure.json
 
 test-load:
-	$(if $(LOAD_PURE),$(call once-more,$(PY) -m pytest -m load $(LOAD_PURE)))
-	$(if $(LOAD_COMPILED),$(call once-more,$(IN_COMPILED) -m load $(LOAD_COMPILED)))
+	$(if $(LOAD_PURE),$(call once-more,$(PY) -m pytest -m "load $(NOT_NIGHTLY)" $(LOAD_PURE)))
+	$(if $(LOAD_COMPILED),$(call once-more,$(IN_COMPILED) -m "load $(NOT_NIGHTLY)" $(LOAD_COMPILED)))
 
 # BASE=revision: what has changed since HEAD left that one.
 AFFECTED = $(CURDIR)/build/affected
@@ -306,7 +306,7 @@ nightly:
 		FUZZ_FIRST=$(TONIGHT) REQUEST_INPUTS=1000000 UNIQUE_SEEDS=100 \
 		$(MAKE) --no-print-directory -j2 -Otarget half-pure half-compiled \
 		PURE_SEEDS=1000 COMPILED_SEEDS=1000 COMPILED_ONLY= PROFILE=nightly NOT_NIGHTLY=
-	@$(MAKE) --no-print-directory test-load COMPILED_ONLY=
+	@$(MAKE) --no-print-directory test-load COMPILED_ONLY= NOT_NIGHTLY=
 	@$(MAKE) --no-print-directory guard-pure
 	@$(MAKE) --no-print-directory types
 	@$(MAKE) --no-print-directory test-interop

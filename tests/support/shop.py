@@ -42,13 +42,14 @@ class Shop:
 
     Attributes:
         orders: the numbers of the orders that were taken. kills: when something was killed.
-        worker: the current one.
+        workers: the current ones.
 
     Args:
-        ports: of the nodes.
+        ports: of the nodes. workers: how many.
     """
 
-    def __init__(self, directory: Path, ports: Sequence[int]) -> None:
+    def __init__(self, directory: Path, ports: Sequence[int], workers: int) -> None:
+        self.workers: list[Worker] = []
         self.orders: list[int] = []
         self.kills: list[float] = []
         self._directory = directory
@@ -59,7 +60,8 @@ class Shop:
         self._environ = {**os.environ, "DISQUE_URL": self._url, **self._database}
         self._site = f"http://127.0.0.1:{free_port()}"
         self._ends = contextlib.ExitStack()
-        self._workers = 0
+        self._count = workers
+        self._started = 0
 
     def open(self) -> None:
         """Start all programs."""
@@ -67,7 +69,7 @@ class Shop:
         subprocess.run(books, env=self._environ, check=True)
         self._start_web()
         self._start_outbox()
-        self.worker = self.start_worker()
+        self.workers += [self._start_worker() for _ in range(self._count)]
         wait_until(self._listens)
 
     def _end(self, process: "subprocess.Popen[bytes]") -> None:
@@ -90,12 +92,21 @@ class Shop:
             self.outbox = start_command("disque-outbox", *where, stdout=output, stderr=output)
         self._end(self.outbox)
 
-    def start_worker(self) -> Worker:
+    def _start_worker(self) -> Worker:
         """Start a worker with two processes, and wait until they serve."""
-        self._workers += 1
-        directory = self._directory / f"worker-{self._workers}"
+        self._started += 1
+        directory = self._directory / f"worker-{self._started}"
         directory.mkdir()
-        arguments = ("--app-dir", str(EXAMPLE), "--status-file", "status", "--wait", "60")
+        arguments = (
+            "--app-dir",
+            str(EXAMPLE),
+            "--status-file",
+            "status",
+            "--wait",
+            "60",
+            "--log-level",
+            "verbose",
+        )
         processes = ("--processes", "2", "--concurrency", "4")
         worker = Worker(
             directory, self._url, ["shop:app", *arguments, *processes], environ=self._database
@@ -104,9 +115,9 @@ class Shop:
         worker.serves(2)
         return worker
 
-    def replace_worker(self) -> None:
-        """Start another worker, and stop the current one."""
-        old, self.worker = self.worker, self.start_worker()
+    def replace_worker(self, number: int) -> None:
+        """Start a worker in place of another, which is stopped."""
+        old, self.workers[number] = self.workers[number], self._start_worker()
         assert old.stop() == 0
 
     def kill(self, kill: Callable[[], object]) -> None:
@@ -114,9 +125,15 @@ class Shop:
         kill()
         self.kills.append(time.time())
 
-    def kill_process(self) -> None:
-        """Kill a process of the worker."""
-        pid = self.worker.serves(2)[0]
+    def kill_worker(self, number: int) -> None:
+        """Kill a worker's parent, whose processes then end, and start another one."""
+        old = self.workers[number]
+        self.kill(lambda: old.signal(signal.SIGKILL))
+        self.workers[number] = self._start_worker()
+
+    def kill_process(self, number: int) -> None:
+        """Kill a process of a worker."""
+        pid = self.workers[number].serves(2)[0]
         self.kill(lambda: os.kill(pid, signal.SIGKILL))
 
     def kill_outbox(self) -> None:
@@ -146,18 +163,22 @@ class Shop:
         with contextlib.closing(sqlite3.connect(self._file, timeout=HANG_SECONDS)) as books:
             return books.execute(query).fetchall()
 
-    def done(self) -> int:
-        """How many orders are done."""
-        [(count,)] = self.rows("SELECT count(*) FROM orders WHERE state = 'done'")
-        return int(count)
+    def reaches(self, count: int) -> bool:
+        """Whether so many orders are done."""
+        [(done,)] = self.rows("SELECT count(*) FROM orders WHERE state = 'done'")
+        return bool(done >= count)
 
     def all_sent(self) -> bool:
         """Whether each order is done, and its mail and its hook have been sent."""
         [(sent,)] = self.rows("SELECT count(DISTINCT kind || number) FROM sent")
-        return bool(self.done() == len(self.orders) and sent == 2 * len(self.orders))
+        return self.reaches(len(self.orders)) and bool(sent == 2 * len(self.orders))
 
-    def judge(self) -> int:
-        """Check the books; returns how many mails and hooks were sent again, after a kill."""
+    def judge(self, one_by_one: bool = True) -> int:
+        """Check the books; returns how many mails and hooks were sent again, after a kill.
+
+        Args:
+            one_by_one: whether the customers get their hooks one by one.
+        """
         charged = [number for (number,) in self.rows("SELECT number FROM charges ORDER BY number")]
         assert charged == sorted(self.orders)
         sent: defaultdict[tuple[str, int], list[Run]] = defaultdict(list)
@@ -173,10 +194,10 @@ class Shop:
                 told = f"{what}: {runs}; kills: {self.kills}"
                 assert first.process != second.process, f"twice in a process that lived: {told}"
                 assert self._killed(first, second), f"twice without a kill: {told}"
-        for customer, runs in hooks.items():
+        for customer, runs in hooks.items() if one_by_one else ():
             for first, second in pairwise(runs):
-                one_by_one = first.ended <= second.began or self._killed(first, second)
-                assert one_by_one, f"two at a time for {customer}: {first}, {second}"
+                alone = first.ended <= second.began or self._killed(first, second)
+                assert alone, f"two at a time for {customer}: {first}, {second}"
         return again
 
     def _killed(self, first: Run, second: Run) -> bool:
@@ -189,9 +210,9 @@ class Shop:
 
 
 @contextlib.contextmanager
-def open_shop(directory: Path, ports: Sequence[int]) -> Iterator[Shop]:
+def open_shop(directory: Path, ports: Sequence[int], workers: int = 1) -> Iterator[Shop]:
     """The shop, whose programs end with the block."""
-    shop = Shop(directory, ports)
+    shop = Shop(directory, ports, workers)
     try:
         shop.open()
         yield shop

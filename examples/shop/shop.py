@@ -100,9 +100,10 @@ def quote(what: str) -> int:
     return sum(map(ord, what)) % 90 + 10
 
 
-@app.task(queue="office", timeout=3600)
+@app.task(queue="office", timeout=3600, results="store")
 def export() -> str:
-    """A long task, which says how far it is, and looks whether somebody has cancelled its job."""
+    """A long task, which says how far it is, and looks whether somebody has cancelled its job. Its
+    result is kept for a day."""
     job, table = current_job(), io.StringIO()
     with begin() as session:
         orders = session.scalars(select(Order)).all()

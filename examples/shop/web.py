@@ -7,6 +7,8 @@ from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel
 from shop import app, export, process, quote
 
+from disque_trio.client import BadIdError
+
 web = FastAPI()
 
 
@@ -52,9 +54,10 @@ async def add_export() -> dict[str, str]:
 @web.get("/exports/{id:path}")
 async def show_export(id: str) -> dict[str, Any]:
     added = app.handle(id)
-    state, progress = await added.state(), await added.progress()
-    return {
-        "state": state,
-        "progress": progress.text if progress is not None else None,
-        "table": await added.result() if state == "done" else None,
-    }
+    try:
+        return {"table": await added.result(timeout=0.1)}
+    except TimeoutError:
+        progress = await added.progress()
+        return {"progress": progress.text if progress is not None else None}
+    except BadIdError as error:
+        raise HTTPException(404, "no such export") from error

@@ -219,10 +219,13 @@ def test_shop(node: LiveNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     script = f"{books}\n{policy}\n"
     script += "".join(f"{line} > {tmp_path}/log{n} 2>&1 &\n" for n, line in enumerate(servers))
     script += until(f"curl -so /dev/null http://127.0.0.1:{port}") + f"{price}\n{order}\n"
-    script += until(f"{look} | grep -q done") + f"{look}\n{export}\n{report}\n"
+    script += until(f"{look} | grep -q done") + f"{look}\nadded=$({export})\n{report}\n"
+    shown = f"curl -s http://127.0.0.1:{port}/exports/$(echo $added | cut -d '\"' -f 4)"
+    script += until(f"{shown} | grep -q table") + f"{shown}\n"
     script += until(f"grep -q 'orders: 1 done' {tmp_path}/log0") + "kill $(jobs -p)\nwait\n"
     example.commands = script
     printed = example.typed()
-    for answer in ('{"price":25}', '{"number":1}', '{"what":"apples","state":"done"}'):
+    answers = ('{"price":25}', '{"number":1}', '{"what":"apples","state":"done"}')
+    for answer in (*answers, r'{"table":"1,ann,apples,done\r\n"}'):
         assert answer in printed
     assert "orders: 1 done" in (tmp_path / "log0").read_text()

@@ -270,7 +270,7 @@ class HeldJob(JobFields, Delivery):
         """
         command = requests.nack([self.id], delay, reason)
         self._outcome, self._reason = "nack", reason
-        await self._settle(lambda: self._send(command), back=True)
+        await self._settle(lambda: self._hand_back(command), back=True)
 
     async def requeue(self) -> None:
         """Hand the job to another consumer now, although nothing went wrong (ENQUEUE).
@@ -282,7 +282,7 @@ class HeldJob(JobFields, Delivery):
             ConnectionLost: as for ``ack``.
         """
         self._outcome = "requeue"
-        await self._settle(lambda: self._send(["ENQUEUE", self.id]), back=True)
+        await self._settle(lambda: self._hand_back(["ENQUEUE", self.id]), back=True)
 
     async def dead(self, *, reason: Name | None = None) -> None:
         """Refuse the job for good: it goes to the dead letters of its queue.
@@ -296,7 +296,7 @@ class HeldJob(JobFields, Delivery):
         """
         command = requests.dead([self.id], reason)
         self._outcome, self._reason = "dead", reason
-        await self._settle(lambda: self._send(command), back=True)
+        await self._settle(lambda: self._hand_back(command), back=True)
 
     def progress(self, fraction: float, text: str = "") -> None:
         """Say how far the job is, for whoever looks at it with SHOW while this client has it.
@@ -402,6 +402,13 @@ class HeldJob(JobFields, Delivery):
         except BaseException:
             self._outcome = "lost"
             raise
+
+    async def _hand_back(self, command: list[Argument]) -> None:
+        """Send a command that does nothing at a node that has no copy of the job, such as the one
+        that is in use once that of the job is lost. Then that one is asked, if it is soon back."""
+        [reply] = await self._send(command)
+        if reply == 0 and not self._session.alive:
+            await self._router.run_at(self._session.address, command)
 
     async def _control(self, command: list[Argument]) -> Reply:
         return await self._router.run_one("control", command, repeat=True, pinned=self._session)

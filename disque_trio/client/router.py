@@ -22,6 +22,7 @@ from disque_trio.respclient.errors import (
     ConnectionLost,
     DisqueError,
     LeavingError,
+    LoadingError,
     NoPermError,
     TlsError,
 )
@@ -33,6 +34,8 @@ R = TypeVar("R")
 REFUSED: Final = (AuthError, NoPermError)
 """The errors with which a node refuses to let us in."""
 
+RETURN: Final = 5.0
+"""Seconds to wait for a lost node to come back, if no other can run a command."""
 
 _TLS_ONLY: Final = "this port is for TLS only"
 """The error with which a TLS port answers a client without TLS."""
@@ -265,6 +268,22 @@ class Router:
         if isinstance(reply, DisqueError):
             raise reply
         return reply
+
+    async def run_at(self, address: Address, command: Sequence[Argument]) -> None:
+        """Run a command at a node that was lost, if it comes back within a few seconds. Raises
+        DisqueError if it refuses that."""
+        retry = Retry(min(self.retry_for, RETURN))
+        again = True
+        while again:
+            try:
+                session = await self._open(address)
+                try:
+                    await (await session.connection("control")).execute(*command)
+                finally:
+                    session.close()
+                return
+            except (ConnectionLost, LoadingError):
+                again = await retry.again()
 
     async def _choose(self) -> None:
         if self._closed:

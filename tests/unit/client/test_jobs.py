@@ -418,6 +418,28 @@ async def test_a_job_of_a_node_that_was_left_is_settled_there() -> None:
             assert taken.queue == "q"
 
 
+@pytest.mark.parametrize("how", ["nack", "requeue", "dead"])
+async def test_a_job_is_handed_back_at_its_node_if_that_returns_and_no_other_has_the_job(
+    how: str,
+) -> None:
+    async with fake_nodes(2) as [home, other]:
+        serving(home, 1)
+        home.others = [(other.id, "127.0.0.1", other.port, 1)]
+        home.answers["ENQUEUE"] = b":1\r\n"
+        other.answers |= {"NACK": b":0\r\n", "ENQUEUE": b":0\r\n"}
+        async with connect([home.address]) as client, client.jobs("q") as jobs:
+            held = await anext(jobs)
+            assert held is not None
+            await home.stop()
+            name = "ENQUEUE" if how == "requeue" else "NACK"
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(getattr(held, how))
+                await other.wait_for(lambda: other.count(name) == 1)
+                await home.start(nursery)
+                await home.wait_for(lambda: home.count(name) == 1)
+                nursery.cancel_scope.cancel()
+
+
 async def test_work_runs_as_many_concurrent_handlers_as_requested() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         serving(node, 10)

@@ -23,7 +23,7 @@ def process(order: Order) -> Bound[Any]:
             fulfil.bind(order.id),
             group([thumbnail.bind(width) for width in (16, 32, 64)]),
             done.bind(order.id),
-            group([mail.bind(), hook.options(group=order.customer).bind()]),
+            group([mail.bind(), hook.bind(order.customer)]),
         ]
     )
 
@@ -71,9 +71,16 @@ def mail(number: int) -> None:
     send("mail", number)
 
 
-@app.task(queue="hooks", retries=10, backoff=(1, 3600))
-def hook(number: int) -> None:
-    """The policy of its queue says that the hooks of a customer come one by one."""
+@app.task(
+    queue="hooks",
+    retries=10,
+    backoff=(1, 3600),
+    group_by=lambda number, customer: customer,
+    groups="fifo",
+    group_rate="5/s",
+)
+def hook(number: int, customer: str) -> None:
+    """One by one for each customer, and at most five a second, however many workers there are."""
     send("hook", number)
 
 

@@ -97,20 +97,9 @@ class Shop:
         self._started += 1
         directory = self._directory / f"worker-{self._started}"
         directory.mkdir()
-        arguments = (
-            "--app-dir",
-            str(EXAMPLE),
-            "--status-file",
-            "status",
-            "--wait",
-            "60",
-            "--log-level",
-            "verbose",
-        )
-        processes = ("--processes", "2", "--concurrency", "4")
-        worker = Worker(
-            directory, self._url, ["shop:app", *arguments, *processes], environ=self._database
-        )
+        command = ("shop:app", "--app-dir", str(EXAMPLE), "--processes", "2", "--concurrency", "4")
+        options = ("--status-file", "status", "--wait", "60")
+        worker = Worker(directory, self._url, (*command, *options), environ=self._database)
         self._ends.callback(worker.close)
         worker.serves(2)
         return worker

@@ -214,9 +214,9 @@ def test_shop(node: LiveNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     }
     example = Example("shop", tmp_path, others)
     lines = example.commands.splitlines()
-    books, policy, *servers = lines[:-5]
+    books, *servers = lines[:-5]
     price, order, look, export, report = lines[-5:]
-    script = f"{books}\n{policy}\n"
+    script = f"{books}\n"
     script += "".join(f"{line} > {tmp_path}/log{n} 2>&1 &\n" for n, line in enumerate(servers))
     script += until(f"curl -so /dev/null http://127.0.0.1:{port}") + f"{price}\n{order}\n"
     script += until(f"{look} | grep -q done") + f"{look}\nadded=$({export})\n{report}\n"

@@ -14,7 +14,6 @@ from tests.support.live_cluster import Member, live_cluster
 from tests.support.shop import Shop, open_shop
 
 ON_DISK = ("--appendonly", "yes", "--appendfsync", "always")
-HOOKS = ("GROUPS", "fifo", "GROUPRATE", "5/s")
 
 
 def test_orders_are_done_although_workers_the_outbox_and_the_node_are_replaced_and_killed(
@@ -24,7 +23,6 @@ def test_orders_are_done_although_workers_the_outbox_and_the_node_are_replaced_a
     options = ("--port", str(port), *ON_DISK)
     node = start_process(tmp_path, port, *options)
     assert wait_for_ping(node)
-    assert node.ask("QSET", "hooks", *HOOKS) == b"OK"
     try:
         with open_shop(tmp_path, [port]) as shop:
             shop.order(4)
@@ -87,7 +85,6 @@ def test_orders_are_done_soon_although_all_nodes_and_workers_are_restarted_and_s
             partial(restart, 1, lambda node: shop.kill(node.kill)),
             partial(shop.kill_worker, 1),
         ]
-        assert cluster[0].ask("QSET", "hooks", *HOOKS) == b"OK"
         ordering = customers.submit(order_steadily, shop)
         for number, change in enumerate(changes, 1):
             wait_until(partial(shop.reaches, 8 * number))

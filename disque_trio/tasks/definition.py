@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
 from disque_trio.tasks.depends import signature_of
-from disque_trio.tasks.serializers import Serializer
+from disque_trio.tasks.serializers import Serializer, fingerprint
 
 Unique: TypeAlias = bool | Callable[..., str]
 """Whether to add no job while there is one like it, or a function that makes a key from the
@@ -188,7 +188,7 @@ class Definition:
             return f"{self.name} {said}"
         call = signature_of(self.function).bind(*args, **kwargs)
         call.apply_defaults()
-        data = self.serializer.dumps([call.args, sorted(call.kwargs.items())])
+        data = fingerprint(self.serializer, [call.args, sorted(call.kwargs.items())])
         return f"{self.name} {sha256(data).hexdigest()}"
 
 

@@ -39,6 +39,10 @@ class ResultGone(Exception):
     """The job has ended or is unknown, and its result is no longer kept."""
 
 
+class BucketFailed(Exception):
+    """The store of a ``Stored`` serializer failed. What needs it can be tried again."""
+
+
 class BadJob(ValueError):
     """A job that no task of this program can process, or a result that it cannot read. The text
     says why."""

@@ -3,10 +3,12 @@
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from disque_trio.client import Client, DisqueError, ReplyError, tracing
 from disque_trio.job_past import NOTHING, Past
+from disque_trio.respclient.foreign import in_async, in_thread
 from disque_trio.respclient.log import library_log
 from disque_trio.tasks import groups, traces
 from disque_trio.tasks.calling import Caller, CallerHere, Quit, call
@@ -15,7 +17,7 @@ from disque_trio.tasks.current import CurrentJob, running
 from disque_trio.tasks.definition import DEFAULT_BACKOFF, Backoff, Definition
 from disque_trio.tasks.depends import needs_of
 from disque_trio.tasks.ending import Ended, Ending, Failed, Held, Kind
-from disque_trio.tasks.errors import BadJob
+from disque_trio.tasks.errors import BadJob, BucketFailed
 from disque_trio.tasks.hooks import Failure, Running, around
 from disque_trio.tasks.looking import store
 from disque_trio.tasks.members import GROUP, behind
@@ -247,9 +249,16 @@ class Execution:
             serializer = definition.serializer
             if CONTENT_TYPE in headers:
                 serializer = self._core.serializers.of(headers[CONTENT_TYPE])
-            args, kwargs = decode_arguments(serializer, given.opened.body)
+            blocks = getattr(serializer, "blocks", False) and in_async()
+            body = given.opened.body
+            if blocks:
+                args, kwargs = await in_thread(partial(decode_arguments, serializer, body))
+            else:
+                args, kwargs = decode_arguments(serializer, body)
         except BadJob as error:
             raise Failed(str(error), final=True) from None
+        except BucketFailed as error:
+            raise Failed(describe(error), raised=error) from None
         current = _current(job, definition, headers)
         hooks = self._core.hooks
         apart = self._apart if past.is_suspect else None
@@ -264,9 +273,11 @@ class Execution:
             if hooks.events:
                 await self._tell("success", current, value)
             try:
-                ending = self._done(definition, given, serializer, value, Result(), job.id)
+                done = partial(self._done, definition, given, serializer, value, Result(), job.id)
+                ending = await in_thread(done) if blocks else done()
             except Exception as error:  # from a serializer
-                raise Failed(describe(error), final=True) from None
+                final = not isinstance(error, BucketFailed)
+                raise Failed(describe(error), raised=error, final=final) from None
             return await self._settle(job, ending)
 
     def _done(

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from disque_trio.client import Client
 from disque_trio.job_options import MAX_HEADERS_SIZE
-from disque_trio.tasks.errors import BadJob
+from disque_trio.tasks.errors import BadJob, BucketFailed
 from disque_trio.tasks.serializers import Serializer
 
 CONTENT_TYPE = "content-type"
@@ -245,9 +245,11 @@ def encode_arguments(
 
 
 def decode_arguments(serializer: Serializer, body: bytes) -> tuple[list[Any], dict[str, Any]]:
-    """Decode the arguments in a job's body. Raises BadJob."""
+    """Decode the arguments in a job's body. Raises BadJob, BucketFailed."""
     try:
         said = serializer.loads(body)
+    except BucketFailed:
+        raise
     except Exception as error:
         raise BadJob(f"bad body: {describe(error)}") from None
     if isinstance(said, dict) and said.keys() <= {"args", "kwargs"}:
@@ -307,6 +309,8 @@ def result_of(serializer: Serializer, value: Any, empty: Result, task: str, stor
         return empty
     try:
         data = serializer.dumps(value)
+    except BucketFailed:
+        raise
     except Exception as error:
         raise BadJob(
             f"the result of {task} cannot be serialized: {describe(error)}; return what "

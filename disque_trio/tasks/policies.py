@@ -156,7 +156,8 @@ class Schedules:
                     full is not None
                     and (full.times, full.tz or "UTC", full.catchup)
                     == (table.times, table.tz or "UTC", table.catchup)
-                    and (full.queue, full.body) == (step.queue, body)
+                    and full.queue == step.queue
+                    and (full.body == body or table.bound.same_arguments(full.body))
                     and full.options == table.words()
                 ):
                     continue  # even if somebody paused it

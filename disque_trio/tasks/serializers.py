@@ -74,6 +74,14 @@ def serializer_of(choice: "str | Serializer") -> Serializer:
     return choice
 
 
+def fingerprint(serializer: Serializer, value: Any) -> bytes:
+    """Return bytes that are equal for equal values, for keys. What a serializer makes may differ
+    each time; then it has a method for this."""
+    make = getattr(serializer, "fingerprint", serializer.dumps)
+    data: bytes = make(value)
+    return data
+
+
 class Serializers:
     """The serializers that an app can read, by content type.
 

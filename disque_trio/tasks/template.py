@@ -26,10 +26,11 @@ from disque_trio.tasks import retrying, traces
 from disque_trio.tasks.core import Core, Later
 from disque_trio.tasks.current import current_job
 from disque_trio.tasks.definition import Backoff, Definition, QueueOptions, Results, Unique
+from disque_trio.tasks.errors import BadJob, BucketFailed
 from disque_trio.tasks.handle import Handle, Handles
 from disque_trio.tasks.hooks import Adding
 from disque_trio.tasks.members import grouped
-from disque_trio.tasks.messages import RESERVED, Step, encode_arguments
+from disque_trio.tasks.messages import RESERVED, Step, decode_arguments, encode_arguments
 from disque_trio.tasks.serializers import Serializer
 
 P = ParamSpec("P")
@@ -174,6 +175,19 @@ class Bound(Generic[R_co]):
         Its first argument is a dictionary that says what failed. Raises TypeError if ``next`` does
         not take that."""
         return self._with(replace(self.first, on_error=following(next)))
+
+    def same_arguments(self, body: bytes | None) -> bool:
+        """Whether the body of a job has the same arguments, although its bytes differ: those of an
+        encrypted one do each time."""
+        serializer = self.core.serializers.of(self.first.content_type)
+        if body is None or not hasattr(serializer, "fingerprint"):
+            return False
+        try:
+            return decode_arguments(serializer, body) == decode_arguments(
+                serializer, self.first.body
+            )
+        except (BadJob, BucketFailed):
+            return False
 
     def add(self) -> Handle[R_co]:
         """Add the job now; see ``Template.add``."""

@@ -5,6 +5,7 @@ import inspect
 import re
 
 from disque_trio.tasks import Disque, Options, TaskOptions
+from disque_trio.tasks.app import Timeouts
 from tests.support import ROOT
 
 PAGE = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
@@ -21,7 +22,8 @@ def test_it_has_all_arguments_of_the_app_and_of_tasks() -> None:
     signature = re.search(r"^`Disque\((.*)\)`$", PAGE, re.MULTILINE)
     assert signature is not None
     said = re.findall(r"(\w+)=", signature[1])
-    assert [*said, "former"] == list(inspect.signature(Disque).parameters)
+    named = [*inspect.signature(Disque).parameters, *Timeouts.__optional_keys__]
+    assert sorted([*said, "timeouts", "retry_for"]) == sorted(named)
     table = PAGE.partition("| argument | |")[2].partition("\n\n")[0]
     named = re.findall(r"`(\w+)(?:=[^`]*)?`", " ".join(re.findall(r"^\| (.*?) \|", table, re.M)))
     assert sorted(named) == sorted(TaskOptions.__optional_keys__)

@@ -19,7 +19,7 @@ from disque_trio.node.core.lifecycle.successors import Successors
 from disque_trio.node.core.queues import group_limits, grouping, limits, queues
 from disque_trio.node.core.queues.bus_codec import BusCodec
 from disque_trio.node.core.queues.entries import job_entry_with
-from disque_trio.node.core.queues.group_limits import GroupLimit, GroupLimits
+from disque_trio.node.core.queues.group_limits import LimitedGroup, LimitedGroups
 from disque_trio.node.core.queues.grouping import JobGroups
 from disque_trio.node.core.queues.limits import Limits
 from disque_trio.node.core.queues.queue import Queue
@@ -415,7 +415,7 @@ def test_more_in_hand_than_the_limit_is_found(monkeypatch: pytest.MonkeyPatch) -
     assert found(as_it_is, EXTENDED, "in hand, not", first=48, seeds=10)
 
 
-class SelfishGroupLimit(GroupLimit):
+class SelfishLimitedGroup(LimitedGroup):
     """Gives each node the whole limit."""
 
     def room(self, own: bytes, active: int) -> int:
@@ -423,11 +423,11 @@ class SelfishGroupLimit(GroupLimit):
 
 
 def test_more_of_a_group_in_hand_than_its_limit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_limits, "GroupLimit", SelfishGroupLimit)
+    monkeypatch.setattr(group_limits, "LimitedGroup", SelfishLimitedGroup)
     assert found(as_it_is, EXTENDED, "of the group", first=7, seeds=14)
 
 
-class ForgetfulGroupLimits(GroupLimits):
+class ForgetfulLimitedGroups(LimitedGroups):
     """Do not notice that a client is done with a job."""
 
     def taken_back(self, job: Job) -> None:
@@ -435,7 +435,7 @@ class ForgetfulGroupLimits(GroupLimits):
 
 
 def test_a_group_that_is_held_back_for_good_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "GroupLimits", ForgetfulGroupLimits)
+    monkeypatch.setattr(limits, "LimitedGroups", ForgetfulLimitedGroups)
     assert found(as_it_is, EXTENDED, "never delivered", first=7, seeds=14)
 
 

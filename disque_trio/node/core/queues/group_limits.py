@@ -54,7 +54,7 @@ _IN_HAND: Final = 5  # jobs
 _DEBT: Final = 6  # ms until the sender's bucket is full
 
 
-class GroupLimit(Limit):
+class LimitedGroup(Limit):
     """One node's view of the use of a group.
 
     Attributes:
@@ -66,7 +66,7 @@ class GroupLimit(Limit):
         self.group = group
 
 
-class GroupLimits:
+class LimitedGroups:
     """Keeps the groups of one node within their limits.
 
     Args:
@@ -89,7 +89,7 @@ class GroupLimits:
         trailers: Trailers,
         replicas: Replicas,
     ) -> None:
-        self.in_use: dict[tuple[bytes, bytes], GroupLimit] = {}
+        self.in_use: dict[tuple[bytes, bytes], LimitedGroup] = {}
         self.due = 0
         self._machine = services.machine
         self._policies = policies
@@ -99,13 +99,13 @@ class GroupLimits:
         self._replicas = replicas
         self._peers = services.peers
         self._rpc = services.rpc
-        self._by_job: dict[bytes, GroupLimit] = {}  # that are in hand
-        self._to_ask: dict[GroupLimit, None] = {}
-        self._asked: dict[GroupLimit, None] = {}  # whose answers have not all come
-        self._to_tell: dict[GroupLimit, None] = {}
+        self._by_job: dict[bytes, LimitedGroup] = {}  # that are in hand
+        self._to_ask: dict[LimitedGroup, None] = {}
+        self._asked: dict[LimitedGroup, None] = {}  # whose answers have not all come
+        self._to_tell: dict[LimitedGroup, None] = {}
         self._soon: dict[bytes, None] = {}  # queues with more groups to look at
         self._wakes: list[tuple[int, bytes, bytes]] = []  # heap: when to look at which group
-        self._looks: list[GroupLimit] = []  # still to be looked at
+        self._looks: list[LimitedGroup] = []  # still to be looked at
         self._look_at = 0  # when to look at all, in ms
         self._ask_at = 0  # not before, in ms
         self._missed = 0  # since when a node that should be there has had no connection, in ms
@@ -146,17 +146,17 @@ class GroupLimits:
         self._call(self._machine.now)
         return False
 
-    def _use(self, name: bytes, group: bytes) -> GroupLimit:
+    def _use(self, name: bytes, group: bytes) -> LimitedGroup:
         limit = self.in_use.get((name, group))
         if limit is None:
-            limit = self.in_use[name, group] = GroupLimit(name, group)
+            limit = self.in_use[name, group] = LimitedGroup(name, group)
             self._machine.memory.used += GROUP_LIMIT_OVERHEAD + len(group)
             if not self._look_at:
                 self._look_at = self._machine.now + REFRESH
                 self._call(self._look_at)
         return limit
 
-    def _allows(self, limit: GroupLimit, limits: Policy) -> bool:
+    def _allows(self, limit: LimitedGroup, limits: Policy) -> bool:
         """Whether a job of the group of ``limit``, which a client wants, may be delivered now. If
         not, ``_let_on`` is called as soon as one may."""
         now = self._machine.now
@@ -174,14 +174,14 @@ class GroupLimits:
             self._wake_at(limit, due)
         return not due
 
-    def _rate_due(self, limit: GroupLimit, limits: Policy) -> int:
+    def _rate_due(self, limit: LimitedGroup, limits: Policy) -> int:
         """Return when the rate allows the next job, in ms; 0: it does so now."""
         if not limits.rate:
             return 0
         due = limit.full - limit.early(limits)
         return int(due) + 1 if due > self._machine.now else 0
 
-    def _is_used_up(self, limit: GroupLimit, limits: Policy) -> bool:
+    def _is_used_up(self, limit: LimitedGroup, limits: Policy) -> bool:
         active = limits.active
         return active > 0 and len(limit.in_hand) >= limit.room(self._replicas.own, active)
 
@@ -200,7 +200,7 @@ class GroupLimits:
         if limit.users and not self._has_jobs(limit):
             self._tell_soon(limit)
 
-    def _take(self, limit: GroupLimit, job: Job) -> None:
+    def _take(self, limit: LimitedGroup, job: Job) -> None:
         job.flags |= FLAG_IN_HAND
         limit.in_hand[job.id] = None
         self._by_job[job.id] = limit
@@ -222,24 +222,24 @@ class GroupLimits:
 
     # ---- groups that wait -------------------------------------------------------------------
 
-    def _has_jobs(self, limit: GroupLimit) -> bool:
+    def _has_jobs(self, limit: LimitedGroup) -> bool:
         groups = self._grouping.groups.get(limit.name)
         group = None if groups is None else groups.by_name.get(limit.group)
         return group is not None and group.jobs.length > 0
 
-    def _is_held_back(self, limit: GroupLimit) -> bool:
+    def _is_held_back(self, limit: LimitedGroup) -> bool:
         groups = self._grouping.groups.get(limit.name)
         group = None if groups is None else groups.by_name.get(limit.group)
         return group is not None and group.held_back
 
-    def _let_on(self, limit: GroupLimit) -> None:
+    def _let_on(self, limit: LimitedGroup) -> None:
         """Let the group of ``limit`` have its turns again."""
         groups = self._grouping.groups.get(limit.name)
         queue = self._queues.by_name.get(limit.name)
         if groups is not None and groups.let_on(limit.group) and queue is not None:
             self._queues.look_at(queue)
 
-    def _serve(self, limit: GroupLimit) -> None:
+    def _serve(self, limit: LimitedGroup) -> None:
         """Let the group of ``limit`` on if it may have a job now, and plan to leave what it does
         not use to other nodes."""
         limits = self._limits_of(limit.name)
@@ -265,12 +265,12 @@ class GroupLimits:
 
     # ---- time -------------------------------------------------------------------------------
 
-    def _wake_at(self, limit: GroupLimit, time: int) -> None:
+    def _wake_at(self, limit: LimitedGroup, time: int) -> None:
         if limit.wake == 0 or time < limit.wake:
             limit.wake = time
             self._plan(limit, time)
 
-    def _plan(self, limit: GroupLimit, time: int) -> None:
+    def _plan(self, limit: LimitedGroup, time: int) -> None:
         heappush(self._wakes, (time, limit.name, limit.group))
         self._call(time)
 
@@ -309,7 +309,7 @@ class GroupLimits:
         if self._wakes:
             self._call(max(self._wakes[0][0], now))
 
-    def _wake(self, limit: GroupLimit, now: int) -> None:
+    def _wake(self, limit: LimitedGroup, now: int) -> None:
         """Do what was planned for ``limit``."""
         if limit.wake and limit.wake <= now:
             limit.wake = 0
@@ -324,7 +324,7 @@ class GroupLimits:
                     limit.wanted = now - WANTED
                     self._tell_soon(limit)
 
-    def _look(self, limit: GroupLimit, now: int) -> None:
+    def _look(self, limit: LimitedGroup, now: int) -> None:
         """Find out what has changed by itself, and forget ``limit`` if it is not used any more."""
         if self.in_use.get((limit.name, limit.group)) is not limit:
             return
@@ -380,7 +380,7 @@ class GroupLimits:
         peers = self._peers
         return [id for id in peers.everyone() if peers.limits_groups(id)]
 
-    def _wants(self, limit: GroupLimit) -> bool:
+    def _wants(self, limit: LimitedGroup) -> bool:
         """Whether clients of this node want jobs of the group that are here. If not, it has to ask
         before they get some again."""
         wants = self._machine.now - limit.wanted < WANTED and self._has_jobs(limit)
@@ -390,18 +390,18 @@ class GroupLimits:
                 limit.joined = 0
         return wants
 
-    def _is_asking(self, limit: GroupLimit) -> bool:
+    def _is_asking(self, limit: LimitedGroup) -> bool:
         """Whether other nodes are being asked about the group."""
         return limit in self._to_ask or limit in self._asked
 
-    def _can_spare(self, limit: GroupLimit, limits: Policy) -> bool:
+    def _can_spare(self, limit: LimitedGroup, limits: Policy) -> bool:
         """Whether this node has room that others may want. A part of a rate is not spared."""
         if not limits.active or limits.rate or limit.joined <= self._machine.now:
             return False
         lacking = limit.lacking(self._replicas.own, limits.active)
         return len(lacking) > 0 and not self._is_used_up(limit, limits)
 
-    def _ask(self, limit: GroupLimit) -> None:
+    def _ask(self, limit: LimitedGroup) -> None:
         """Tell the other nodes how this one uses the group of ``limit``, and ask how they do, at
         the end of the turn."""
         if self._is_asking(limit):
@@ -443,7 +443,7 @@ class GroupLimits:
         self._missed = 0
         return False
 
-    def _tell(self, limits: list[GroupLimit]) -> list[Field]:
+    def _tell(self, limits: list[LimitedGroup]) -> list[Field]:
         """The fields that tell other nodes how this one uses the groups of ``limits``."""
         now = self._machine.now
         fields: list[Field] = []
@@ -461,12 +461,12 @@ class GroupLimits:
             ]
         return fields
 
-    def _tell_lack(self, limit: GroupLimit) -> None:
+    def _tell_lack(self, limit: LimitedGroup) -> None:
         """Let other nodes know that this one has used up its share, so that they leave it room."""
         if limit.told < len(limit.in_hand) and limit.sharers() > 1:
             self._tell_soon(limit)
 
-    def _tell_soon(self, limit: GroupLimit) -> None:
+    def _tell_soon(self, limit: LimitedGroup) -> None:
         """Tell the other nodes how this one uses the group of ``limit``, at the end of the turn."""
         self._to_tell[limit] = None
         self._call(self._machine.now)
@@ -480,12 +480,12 @@ class GroupLimits:
             for id in self._others():
                 self._peers.send(id, packet)
 
-    def _learn(self, sender: bytes, fields: list[Field]) -> Iterator[tuple[GroupLimit, int]]:
+    def _learn(self, sender: bytes, fields: list[Field]) -> Iterator[tuple[LimitedGroup, int]]:
         """Note how the node ``sender`` uses groups; return those that are in use here, and the
         debts of the sender. Raises ``FieldsError``."""
         now = self._machine.now
         name = b""
-        limit: GroupLimit | None = None
+        limit: LimitedGroup | None = None
         wants = False
         in_hand = 0
         for type, value in fields:
@@ -504,7 +504,7 @@ class GroupLimits:
                     limit.users.pop(sender, None)
                 yield limit, unpack_number(value)
 
-    def _on_answer(self, asked: list[GroupLimit], question: Question) -> None:
+    def _on_answer(self, asked: list[LimitedGroup], question: Question) -> None:
         """Handle the answers of other nodes about the groups ``asked``."""
         now = self._machine.now
         while question.answers:
@@ -517,7 +517,7 @@ class GroupLimits:
         if question.over:
             self._all_answered(asked)
 
-    def _all_answered(self, asked: list[GroupLimit]) -> None:
+    def _all_answered(self, asked: list[LimitedGroup]) -> None:
         """Note that all reachable nodes know how this one uses the groups ``asked``."""
         for limit in asked:
             if limit in self._asked:

@@ -30,7 +30,7 @@ from disque_trio.node.core.jobs.job import FLAG_HOLDS_GROUP, FLAG_IN_HAND, Job
 from disque_trio.node.core.jobs.replicas import Replicas
 from disque_trio.node.core.jobs.timers import sooner
 from disque_trio.node.core.jobs.trailers import Trailers
-from disque_trio.node.core.queues.group_limits import GroupLimits
+from disque_trio.node.core.queues.group_limits import LimitedGroups
 from disque_trio.node.core.queues.grouping import Grouping
 from disque_trio.node.core.queues.queue import PAUSED_OUT, Queue
 from disque_trio.node.core.queues.queues import Queues
@@ -98,7 +98,9 @@ class Limits:
         self.by_name: dict[bytes, Limit] = {}
         self.policies = policies
         self.grouping = Grouping(services, policies, queues, trailers)
-        self.of_groups = GroupLimits(services, policies, queues, self.grouping, trailers, replicas)
+        self.of_groups = LimitedGroups(
+            services, policies, queues, self.grouping, trailers, replicas
+        )
         self.needed = False
         self.on_taken_back: Callable[[Job, bool], None] | None = None
         self._machine = services.machine

@@ -78,7 +78,7 @@ class Row:
             raise ValueError(f"the options are not those of a job: {error}") from error
 
 
-class RowOptions(JobOptions, total=False):
+class KeyedOptions(JobOptions, total=False):
     """Options of a row.
 
     Keys:
@@ -91,7 +91,7 @@ class RowOptions(JobOptions, total=False):
 
 
 def columns(
-    queue: Name, body: Name, *, headers: Headers | None = None, **options: Unpack[RowOptions]
+    queue: Name, body: Name, *, headers: Headers | None = None, **options: Unpack[KeyedOptions]
 ) -> Columns:
     """Return the columns of a new row for a job; see ``Outbox.add``.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.harness import LiveNode, free_ports, wait_until
-from tests.support.live_helpers import spawn
+from tests.support.live_helpers import add_job, spawn
 
 COUNT = 2
 ALONE = ("q", "body", "REPLICATE", 1)  # queue and body of a job, and one copy
@@ -38,6 +38,12 @@ class Several:
             )
         except NOT_YET:
             return False
+
+    def add(self, number: int) -> str:
+        """Add a job at that process; returns its id."""
+        wire = self.nodes[number].wire()
+        wire("HELLO")  # at the common port, this leads to the first one
+        return add_job(wire, *ALONE)
 
     def pid(self, number: int) -> int:
         return int(self.nodes[number].info("server")["process_id"])

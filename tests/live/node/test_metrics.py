@@ -27,7 +27,7 @@ from tests.support.scraping import (
     rows,
     values,
 )
-from tests.support.several import ALONE, Start
+from tests.support.several import COUNT, Start
 
 
 class Scraped:
@@ -170,8 +170,8 @@ def test_a_restart_keeps_the_port(scraped: Scraped) -> None:
 def test_any_of_several_processes_tells_the_metrics_of_all(several: Start) -> None:
     port = free_port()
     server = several("--metrics-port", str(port))
-    for node in server.nodes:
-        add_job(node.wire(), *ALONE)
+    for number in range(COUNT):
+        server.add(number)
     assert values(port, "disque_jobs_added_total") == {("0", "q"): 1, ("1", "q"): 1}
     assert values(port, "disque_up") == {("0",): 1, ("1",): 1}
     assert set(values(port, "process_cpu_seconds_total")) == {("0",), ("1",)}

@@ -45,8 +45,8 @@ def test_all_processes_serve_and_are_one_cluster(several: Start, tmp_path: Path)
 
 def test_info_of_any_process_tells_of_all(several: Start) -> None:
     server = several()
-    for node in server.nodes:
-        add_job(node.wire(), *ALONE)
+    for number in range(COUNT):
+        server.add(number)
 
     def told(number: int) -> tuple[str, str, str]:
         info = server.nodes[number].info("processes")
@@ -207,7 +207,7 @@ def test_restart_at_the_common_port_replaces_one_after_the_other_and_refuses_nob
     file = tmp_path / "disque.conf"
     file.write_text(f'dir "{tmp_path}"\n')
     server = several(file=str(file))
-    ids = [add_job(node.wire(), *ALONE) for node in server.nodes]
+    ids = [server.add(number) for number in range(COUNT)]
     pids = [server.pid(number) for number in range(COUNT)]
 
     def run_ids() -> list[str]:
@@ -246,7 +246,7 @@ def test_restart_at_the_common_port_replaces_one_after_the_other_and_refuses_nob
 
 def test_shutdown_with_a_new_file_writes_the_jobs_of_all(several: Start) -> None:
     server = several()
-    ids = [add_job(node.wire(), *ALONE) for node in server.nodes]
+    ids = [server.add(number) for number in range(COUNT)]
     server.nodes[1].wire().send("SHUTDOWN", "REWRITE-AOF")
     assert server.main.process.wait(HANG_SECONDS) == 0
     server = several("--aof-enqueue-jobs-once", "yes")

@@ -6,14 +6,13 @@ import signal
 from pathlib import Path
 
 from packages.console.tests.support.console import console
-from tests.support.live_helpers import add_job
-from tests.support.several import ALONE, Start
+from tests.support.several import COUNT, Start
 
 
 def test_the_processes_of_a_node_are_one_row_that_opens(several: Start, tmp_path: Path) -> None:
     server = several()
-    for node in server.nodes:
-        add_job(node.wire(), *ALONE)
+    for number in range(COUNT):
+        server.add(number)
     name = f"127.0.0.1:{server.main.port}"
     with console(tmp_path, [server.main.port]) as shown:
 

@@ -48,7 +48,10 @@ class IndexFile:
         if not kept or any(one.rebuilding for one in node.paging.pages.segments.values()):
             return
         node.now = now
-        data = b"".join(index.pack(len(self._disk.records), self._digest(), now))
+        try:
+            data = b"".join(index.pack(len(self._disk.records), self._digest(), now))
+        except OSError:  # a damaged file; then the node leaves no index either
+            return
         for segment in kept:
             if segment.data is not None:
                 pages.files[segment.number] = pages.written[segment.number] = segment.data

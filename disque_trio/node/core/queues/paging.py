@@ -482,8 +482,7 @@ class Paging:
             lane.paged = None
         if queues.interests is not None:
             queues.interests.note(queue)
-        if queue.waiters:
-            queues.ready.append(queue)
+        queues.ready.append(queue)  # clients here may wait, or other nodes
 
     # ---- damage -----------------------------------------------------------------------------
 

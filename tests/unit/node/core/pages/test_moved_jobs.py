@@ -87,3 +87,23 @@ def test_jobs_of_a_dead_node_go_to_disk_where_they_are_queued_then() -> None:
     found = counters(mesh[1])
     assert sorted(found) == sorted(ids)
     assert set(found.values()) == {(0, 1)}
+
+
+def test_a_client_of_another_node_gets_jobs_as_soon_as_they_are_back_from_disk() -> None:
+    mesh = PagedMesh(2)
+    mesh.advance(0)
+    mesh.send_to_disk(0)
+    for _ in range(60):
+        mesh.add(0, "REPLICATE", 1, "RETRY", 300)
+    mesh.advance(1)
+    assert mesh[0].node.paging.pages.jobs > 40
+    client = mesh[1].me
+    waited = []
+    for _ in range(55):
+        begun = mesh[1].now
+        mesh[1].send(client, "GETJOB", "FROM", "q")
+        mesh.settle()
+        while not mesh[1].replies(client):
+            mesh.advance(0.001)
+        waited.append(mesh[1].now - begun)
+    assert max(waited) <= 2

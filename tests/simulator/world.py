@@ -270,6 +270,11 @@ class World:
         for machine in self.usable:
             self.command(machine, *[[b"PAUSE", queue, b"none", b"bcast"] for queue in QUEUES])
 
+    def _are_paused(self) -> bool:
+        """Whether some node pauses a queue."""
+        queues = [queue for one in self.usable for queue in one.node.queues.by_name.values()]
+        return any(queue.paused for queue in queues)
+
     def _drain(self) -> None:
         """Let consumers take what is left, for as long as that takes."""
         drainers: list[Actor] = []
@@ -291,7 +296,12 @@ class World:
                 self._resume_queues()
                 looked = True
             if self._quiet():
-                break
+                if looked or not self._are_paused():
+                    break
+                # An operator whose node was down has paused a queue after all.
+                self.oracle.snapshot(well)
+                self._resume_queues()
+                looked = True
             if self.loop.count > MAX_EVENTS:
                 self.oracle.problem("too many events: something never comes to rest")
                 break

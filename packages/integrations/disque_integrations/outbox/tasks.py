@@ -12,7 +12,7 @@ def job_of(bound: Bound[Any]) -> dict[str, Any]:
     Raises TypeError if arguments are missing.
     """
     step = bound.step
-    options = {name: value for name, value in step.options.items() if name != "unique_for"}
+    options = {name: value for name, value in step.job_options().items() if name != "unique_for"}
     if bound.key:
         options |= {"unique": bound.key, "unique_for": step.options.get("unique_for")}
     body, headers = step.job(current())

@@ -156,3 +156,14 @@ def test_the_key_of_a_unique_task_goes_with_its_row() -> None:
     assert (later.unique, later.own, later.unique_for) == (f"{send.name} bob", True, 60.0)
     with pytest.raises(TypeError, match="missing a required argument"):
         job_of(send.bind())
+
+
+def test_a_task_comes_again_as_soon_as_if_it_was_added_without_an_outbox() -> None:
+    app = Disque("disque://127.0.0.1:7711")
+
+    @app.task
+    def send(to: str) -> None: ...
+
+    assert job_of(send.bind("ann"))["retry"] == 30
+    assert job_of(send.options(redeliver_after=7).bind("ann"))["retry"] == 7
+    assert job_of(send.options(ttl=20).bind("ann"))["retry"] == 2

@@ -34,6 +34,7 @@ class Share:
     Attributes:
         length: queued jobs.
         blocked: blocked clients.
+        taken: whether any job has been delivered since the node knows the queue.
         pause: ``none``, ``in``, ``out`` or ``all``.
         oldest: ms since the oldest queued job was added, or 0.
         held_by: what holds back jobs: ``rate``, ``active``, ``asking``, ``file``, or empty.
@@ -47,6 +48,7 @@ class Share:
     counters: Counters
     length: int = 0
     blocked: int = 0
+    taken: bool = False
     pause: str = "none"
     oldest: int = 0
     held_by: str = ""
@@ -79,6 +81,7 @@ class QueueRow(NamedTuple):
         oldest: seconds since the oldest queued job was added, or 0.
         paused: ``in``, ``out``, ``all`` or empty; ``partly`` if the nodes differ.
         paged: those of the queued jobs that lie on disk.
+        unasked: whether jobs wait, and no client waits for one or was ever given one.
         nodes: addresses of the nodes that know it.
     """
 
@@ -98,6 +101,7 @@ class QueueRow(NamedTuple):
     in_hand: int | None
     dead: int | None
     paged: int | None
+    unasked: bool
     nodes: tuple[str, ...]
 
 
@@ -167,6 +171,7 @@ class QueueTable:
         before = (share.length, share.blocked, share.pause)
         share.length = _number(fields, b"len")
         share.blocked = _number(fields, b"blocked")
+        share.taken = _number(fields, b"jobs-out") > 0
         share.pause = _text(fields, b"pause") or "none"
         share.oldest = _number(fields, b"oldest-job-age")
         share.held_by = _text(fields, b"held-back-by")
@@ -352,9 +357,11 @@ def _sum(queue: str, shares: Mapping[str, Share], lacking: bool) -> QueueRow:
     paged: int | None = None
     pauses = {"none"} if lacking else set()
     held: set[str] = set()
+    taken = False
     for share in shares.values():
         length += share.length
         blocked += share.blocked
+        taken = taken or share.taken
         groups += share.groups
         waiting += share.waiting
         oldest = max(oldest, share.oldest)
@@ -387,6 +394,7 @@ def _sum(queue: str, shares: Mapping[str, Share], lacking: bool) -> QueueRow:
         in_hand,
         dead,
         paged,
+        length > 0 and not (blocked or taken),
         tuple(sorted(shares)),
     )
 

@@ -35,13 +35,20 @@ class Column(NamedTuple):
     cell: Callable[[QueueRow], str]
 
 
+NEVER: Final = "never"
+
+
+def _waiting(row: QueueRow) -> str:
+    return NEVER if row.unasked else humanize.short(row.blocked)
+
+
 COLUMNS: Final = (
     Column("length", "queued", 6, 0, lambda row: humanize.short(row.length)),
     Column("added", "added/s", 7, 1, lambda row: humanize.rate(row.added)),
     Column("delivered", "deliv/s", 7, 4, lambda row: humanize.rate(row.delivered)),
     Column("acked", "acked/s", 7, 2, lambda row: humanize.rate(row.acked)),
     Column("oldest", "oldest", 11, 3, lambda row: humanize.duration(row.oldest or None)),
-    Column("blocked", "waiting", 7, 5, lambda row: humanize.short(row.blocked)),
+    Column("blocked", "waiting", 7, 5, _waiting),
     Column("paused", "paused", 6, 6, lambda row: row.paused or humanize.NONE),
 )
 FULL: Final = (
@@ -61,6 +68,7 @@ HELP: Final = (
     "n l a d c o w p   sort by name, length (queued), jobs added,",
     "                  delivered or acknowledged, oldest job,",
     "                  waiting clients, pause; again: reverse",
+    f"waiting: {NEVER}    jobs wait, and no client has asked for one",
     "r                 reverse the order",
     "arrows, j k       scroll; Page Up/Down, space, b: a page;",
     "                  Home, End, g, G: first or last",

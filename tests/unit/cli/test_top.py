@@ -320,3 +320,12 @@ def test_lines_have_styles_that_end_with_them() -> None:
     assert painted([Line("a", "bold"), Line("b")]) == (
         "\x1b[H\x1b[1ma\x1b[0m\x1b[K\r\nb\x1b[0m\x1b[K\x1b[J"
     )
+
+
+def test_a_queue_whose_jobs_nobody_has_asked_for_is_told_from_a_busy_one() -> None:
+    known = cluster("empty")
+    for name, more in (("unserved", {}), ("busy", {b"jobs-out": 7}), ("idle", {b"blocked": 2})):
+        told = {b"len": 3, b"jobs-in": 10, b"blocked": 0, b"pause": b"none", **more}
+        known.queues.take(A, name, told, 102.0)
+    waiting = {line.split()[-1]: line.split()[-3] for line in snapshot(known, 200.0)[-4:]}
+    assert waiting == {"busy": "0", "empty": "0", "idle": "2", "unserved": "never"}

@@ -71,6 +71,7 @@ class Outage:
         self._where = where
         self._since = math.inf
         self._told = False
+        self._reason = ""
 
     async def during(self, attempt: Callable[[], Awaitable[None]]) -> None:
         """Await ``attempt()``, which looks for a node. Raises what it raises."""
@@ -89,7 +90,7 @@ class Outage:
 
     async def _tell_late(self) -> None:
         await library().sleep(max(0.0, self._since + _SILENT - library().current_time()))
-        self._tell(f"{self._where()}: no answer yet")
+        self._tell(self._reason or f"{self._where()}: no answer yet")
 
     def _tell(self, error: str) -> None:
         self._told = True
@@ -97,6 +98,7 @@ class Outage:
 
     def failed(self, error: str) -> None:
         """No node was reached, because of ``error``."""
+        self._reason = error
         if not self._told and library().current_time() >= self._since + _SILENT:
             self._tell(error)
 
@@ -105,4 +107,4 @@ class Outage:
         if self._told:
             seconds = round(library().current_time() - self._since, 1)
             _log.warning("a node is reached again", node=self._where(), after=seconds)
-        self._since, self._told = math.inf, False
+        self._since, self._told, self._reason = math.inf, False, ""

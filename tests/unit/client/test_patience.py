@@ -40,6 +40,7 @@ async def test_an_outage_is_told_once_with_its_reason_and_its_end(
             nursery.cancel_scope.cancel()
     assert len(said) == 2
     assert node.address in said[0]["error"]
+    assert "refused" in said[0]["error"]
     assert said[1]["after"] >= 30
 
 

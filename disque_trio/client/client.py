@@ -257,7 +257,7 @@ class Client(Commands):
         When one loop is stopped, the others continue, but take their next jobs on a new connection.
         ``calm``: if the connection is lost, somebody else tells the node soon what becomes of the
         jobs; if nobody does, they come again after two seconds (``ONLOSS soon``), or, from an older
-        node, after their retry time.
+        node, after their retry time. The node also tells when a job is cancelled (``WITHCANCELS``).
         """
         supply = Supply(self._router, self._in_flight, queues, withheaders, pattern, calm)
         return [Jobs(self._in_flight, supply.take, leave=supply.pause) for _ in range(count)]

@@ -83,7 +83,8 @@ class Feed(Pushes):
         if self._withheaders or tracing.tracer is not None:
             command.append("WITHHEADERS")
         if self._calm:
-            command += ["ONLOSS", "soon" if self.session.knows_soon else "retry"]
+            known = ["WITHCANCELS", "ONLOSS", "soon"]
+            command += known if self.session.knows_soon else ["ONLOSS", "retry"]
         return command
 
     def _consume(self, credit: int) -> list[Argument]:
@@ -189,6 +190,19 @@ class Feed(Pushes):
                 self.arrived(self._ready.pop())
             self._update_credit()
             raise
+
+    def cancelled(self, job: HeldJob | None) -> None:
+        """Note that a job was cancelled, which the node no longer counts. Tell it how many jobs are
+        wanted while the task goes on: it waits for that."""
+        super().cancelled(job)
+        self._ended_elsewhere += 1
+        self._update_credit()
+
+    def dropped(self) -> None:
+        """Note that the task of a cancelled job has ended."""
+        self._in_hand -= 1
+        self._ended_elsewhere = max(self._ended_elsewhere - 1, 0)
+        self._update_credit()
 
     def released(self) -> None:
         """Note that somebody else takes care of a job, and take no more jobs.

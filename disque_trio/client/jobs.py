@@ -149,6 +149,9 @@ class Origin(Protocol):
     def released(self) -> None:
         """Note that somebody else now takes care of one of the connection's jobs."""
 
+    def dropped(self) -> None:
+        """Note that nobody works on a cancelled job of the connection any more."""
+
 
 class HeldJob(JobFields, Delivery):
     """A job that this client is working on.
@@ -193,6 +196,7 @@ class HeldJob(JobFields, Delivery):
         self._say_at = 0.0  # when something may be said again
         self._at_most_once = False
         self._last_reason: str | None = None if job.nacks else ""
+        self._when_cancelled: Callable[[], object] | None = None
         self._outcome = "release"
         self._reason: Name | None = None
         # The task that will process the job creates this object.
@@ -203,7 +207,7 @@ class HeldJob(JobFields, Delivery):
     @property
     def address(self) -> str:
         """The address of the node that it came from."""
-        return str(self._session.address)
+        return self._session.name
 
     async def last_reason(self) -> str:
         """Return the reason of the last NACK; empty if there was none, or the node does not say."""
@@ -298,6 +302,24 @@ class HeldJob(JobFields, Delivery):
         self._outcome, self._reason = "dead", reason
         await self._settle(lambda: self._hand_back(command), back=True)
 
+    def when_cancelled(self, call: Callable[[], object]) -> None:
+        """Call this when the node says that the job was cancelled. See ``Client.loops``."""
+        self._when_cancelled = call
+
+    def cancelled(self) -> None:
+        """Note that the job was cancelled: it is ``lost``, and will not be delivered again."""
+        self._lost = True
+        self._hush()
+        if self._when_cancelled is not None:
+            self._when_cancelled()
+
+    def drop(self) -> None:
+        """Send nothing more for the job, which was cancelled."""
+        if self._origin is not None and not self.settled:
+            self._origin.dropped()
+        self._outcome = "cancelled"
+        self.end()
+
     def progress(self, fraction: float, text: str = "") -> None:
         """Say how far the job is, for whoever looks at it with SHOW while this client has it.
 
@@ -359,7 +381,10 @@ class HeldJob(JobFields, Delivery):
                 if said is None or error.code != "ERR":
                     raise
                 retry = await self._working()  # it is a node that knows no progress
-        except (TooLateError, NoJobError, AckedError, JobCancelledError):
+        except JobCancelledError:
+            self.cancelled()
+            return None
+        except (TooLateError, NoJobError, AckedError):
             self._lost = True
             return None
         except ConnectionLost:

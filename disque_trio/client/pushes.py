@@ -103,6 +103,9 @@ class Pushes:
     def _pushed(self, message: list[Reply]) -> None:
         if message[0] == b"job":
             self.arrived(replies.job(message[1:]))
+        elif message[0] == b"cancelled" and isinstance(id := message[1], bytes):
+            about = id.decode()
+            self.cancelled(next((job for job in self._jobs if job.id == about), None))
         elif message[0] == b"stopped":
             self._router.leave(self.session)
             self._end(lambda: LeavingError("LEAVING", f"{self.session.address} stopped pushing"))
@@ -120,6 +123,14 @@ class Pushes:
         self._in_flight.discard(job)
         self.session.job_settled()
         self._unused.set()
+
+    def cancelled(self, job: HeldJob | None) -> None:
+        """Note that a job was cancelled; None: it is not held, or not yet."""
+        if job is not None:
+            job.cancelled()
+
+    def dropped(self) -> None:
+        """Note that the task of a cancelled job has ended."""
 
     async def settle(self, job: HeldJob, commands: list[list[Argument]]) -> list[Reply]:
         """Send commands, the last of which ends the delivery of ``job``, and return the replies.

@@ -38,12 +38,12 @@ class Session:
     A session ends when its control connection does, or when the client leaves the node.
 
     Attributes:
-        node_id, address: the id and the address of the node.
+        node_id, address: the id and the address of the node. name: the address as text.
         blocking: the connections for GETJOB.
         pushes, pushes_by_pattern: whether the node can push jobs, and those of queues that match
             patterns, as far as is known.
         knows_headers: whether the node knows WITHHEADERS, as far as is known.
-        knows_soon: whether the node knows ONLOSS soon, as far as is known.
+        knows_soon: whether the node knows ONLOSS soon and WITHCANCELS, as far as is known.
         hello: what the node said of the cluster.
         hints: whether the node can tell which of several nodes is best for a queue (QOWNER), as far
             as is known.
@@ -53,6 +53,7 @@ class Session:
     def __init__(self, hello: Hello, control: Connection, connector: Connector) -> None:
         self.node_id: str = hello.node_id
         self.address: Address = control.address
+        self.name: str = str(control.address)
         self.blocking: ConnectionPool = ConnectionPool(self._open, lambda: self.current)
         self.pushes: bool = True
         self.pushes_by_pattern: bool = True

@@ -290,6 +290,10 @@ class Disque:
         """Return the handle of a job that was added elsewhere."""
         return Handle(self.core, id)
 
+    def cancel(self, id: str) -> Later[None]:
+        """End a job that was added elsewhere; see ``Handle.cancel``."""
+        return self.handle(id).cancel()
+
     # Workers
 
     def queues(self) -> list[str]:

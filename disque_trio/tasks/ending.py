@@ -11,7 +11,9 @@ from disque_trio.respclient.values import Name
 if TYPE_CHECKING:
     from disque_trio.tasks.groups import MembersFailed
 
-Kind: TypeAlias = Literal["done", "retried", "dead", "postponed", "runaway", "repeated", "lost"]
+Kind: TypeAlias = Literal[
+    "done", "retried", "dead", "postponed", "runaway", "repeated", "cancelled", "lost"
+]
 """How a run ended.
 
 - ``done``: the task returned, and the job is acknowledged.
@@ -23,6 +25,7 @@ Kind: TypeAlias = Literal["done", "retried", "dead", "postponed", "runaway", "re
   or ``dead``; the process should end.
 - ``repeated``: the job came again although its task runs here, or has ended here and no node knew
   of that yet. It is settled as that run ends; no other task has run.
+- ``cancelled``: the job was cancelled, and so was its task, before that had ended.
 - ``lost``: a node refused to settle the job. It will be delivered again unless it has ended.
 
 If no node is reached, the job is settled later; see ``Settling``.
@@ -60,6 +63,8 @@ class Held(Protocol):
     async def nack(self, *, delay: float | None = None, reason: Name | None = None) -> None: ...
     async def dead(self, *, reason: Name | None = None) -> None: ...
     def progress(self, fraction: float, text: str = "") -> None: ...
+    def when_cancelled(self, call: Callable[[], object]) -> None: ...
+    def drop(self) -> None: ...
     def detach(self, source: Source) -> None: ...
     def release(self) -> None: ...
     def end(self) -> None: ...

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from disque_trio.client import Client, DisqueError, ReplyError, tracing
 from disque_trio.job_past import NOTHING, Past
+from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.foreign import in_async, in_thread
 from disque_trio.respclient.log import library_log
 from disque_trio.tasks import groups, traces
@@ -269,7 +270,16 @@ class Execution:
             if apart is None and (hooks.runs or needs_of(definition.function)):
                 run = Running(current, args, kwargs)
                 called = around(hooks, definition, run, self._caller.wait)
-            value = await call(apart or self._caller, called, args, kwargs)
+            calling = call(apart or self._caller, called, args, kwargs)
+            # A function in a thread goes on: it can ask whether its job is lost.
+            if (definition.is_async or apart is not None) and in_async():
+                values = await _unless_cancelled(job, calling)
+                if not values:
+                    job.drop()
+                    return Ended("cancelled")
+                [value] = values
+            else:
+                value = await calling
             if hooks.events:
                 await self._tell("success", current, value)
             try:
@@ -445,6 +455,15 @@ def _current(job: Held, definition: Definition | None, headers: Mapping[str, str
         job,
         DEFAULT_BACKOFF if definition is None else definition.backoff,
     )
+
+
+async def _unless_cancelled(job: Held, calling: Awaitable[T]) -> list[T]:
+    """Await ``calling``, and return its result; nothing if the job was cancelled before."""
+    values: list[T] = []
+    with library().CancelScope() as scope:
+        job.when_cancelled(scope.cancel)
+        values.append(await calling)
+    return values
 
 
 def _texts(job: Held) -> dict[str, str]:

@@ -109,6 +109,19 @@ class Handle(Generic[R]):
         _only_in_threads("state")
         return self._core.link.run_sync(self._state)
 
+    def cancel(self) -> Later[None]:
+        """End the job, so that no worker gets it any more. If its task runs, it is cancelled: a
+        worker hears of it at once. Of jobs that follow one another, this ends the current one.
+
+        Blocks in a thread; in a task of Trio or asyncio, await it. Does nothing if the job has
+        ended. Raises DisqueError.
+        """
+        return Later(self._core, self._cancel, "the cancellation")
+
+    async def _cancel(self, client: Client) -> None:
+        await self._added()
+        await client.cancel((await _last(client, self.id)).id)
+
     async def status(self) -> WorkflowStatus | None:
         """Return how many members of a group have ended, and which have failed. In a chain, this is
         the group that it is at, or the last one before. None: there is none, or it ended more than
@@ -145,9 +158,7 @@ class Handle(Generic[R]):
     async def _state(self, client: Client) -> State:
         id = self.id
         while True:
-            [outcome] = await last_of(client, [id], AT_ONCE)
-            if outcome.state == "pending" and len((await client.hello()).nodes) > 1:
-                [outcome] = await last_of(client, [id], NEARBY)
+            outcome = await _last(client, id)
             result = await _left_by(client, self._core, outcome, AT_ONCE)
             if result is None:
                 return _STATES[outcome.state]
@@ -216,6 +227,14 @@ class Handles(Sequence[Handle[R]], Generic[R]):
             outcomes = await client.wait(ids[first : first + MOST_IDS], _left(until))
             values += [await _value(client, self._core, outcome, until) for outcome in outcomes]
         return values
+
+
+async def _last(client: Client, id: str) -> Outcome:
+    """Return what became of the last job that follows the job ``id``, as far as is known now."""
+    [outcome] = await last_of(client, [id], AT_ONCE)
+    if outcome.state == "pending" and len((await client.hello()).nodes) > 1:
+        [outcome] = await last_of(client, [id], NEARBY)
+    return outcome
 
 
 def _only_in_threads(instead: str) -> None:

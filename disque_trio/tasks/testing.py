@@ -136,6 +136,10 @@ class _Record:
     def progress(self, fraction: float, text: str = "") -> None:
         self.shown.progress.append((fraction, text))
 
+    def when_cancelled(self, call: Callable[[], object]) -> None: ...
+
+    def drop(self) -> None: ...
+
     def detach(self, source: Source) -> None: ...
 
     def release(self) -> None:
@@ -305,6 +309,11 @@ class _Nodes:
         """Acknowledge jobs."""
         for id in ids:
             self._records[id].shown.state = "acked"
+
+    async def cancel(self, id: str) -> None:
+        """Cancel a job, unless it has ended."""
+        if (record := self._records.get(id)) is not None and record.shown.state == "pending":
+            record.shown.state = "cancelled"
 
     async def update(self, id: str, *, body: bytes) -> None:
         """Change the body of a job."""

@@ -69,8 +69,9 @@ class Ledger:
 
     # ---- for the process --------------------------------------------------------------------
 
-    def take(self, id: str, address: str) -> int:
-        """Write down a job; return its place, for the other methods."""
+    def take(self, id: str, address: str, state: int = TAKEN, deadline: float = math.inf) -> int:
+        """Write down a job that has been through nothing, as far as is known; return its place, for
+        the other methods."""
         if self._free:
             place = self._free.pop()
         elif self._used < CAPACITY:
@@ -79,11 +80,13 @@ class Ledger:
         else:
             return -1
         at = self._start + place * _ENTRY.size
-        _ENTRY.pack_into(self._memory, at, TAKEN, id.encode(), math.inf, 0, 0, 0, address.encode())
+        raw = address.encode()
+        _ENTRY.pack_into(self._memory, at, state, id.encode(), deadline, 0, 0, 0, raw)
         return place
 
     def begin(self, place: int, state: int, deadline: float, past: Past) -> None:
-        """Note that the task of a job begins. ``state``: RUNNING or APART."""
+        """Note that the task of a job begins, and what it has been through. ``state``: RUNNING or
+        APART."""
         if place >= 0:
             at = self._start + place * _ENTRY.size
             numbers = [min(n, _MOST_TIMES) for n in (past.returned, past.crashes, past.alone)]

@@ -11,7 +11,7 @@ from disque_trio.client.requests import Pattern
 from disque_trio.job_past import Past
 from disque_trio.process.logs import Log
 from disque_trio.tasks.running import Outcome, Runner
-from disque_trio.worker.ledger import APART, RUNNING
+from disque_trio.worker.ledger import APART, RUNNING, TAKEN
 from disque_trio.worker.link import MappedPage
 from disque_trio.worker.round_robin import RoundRobin
 from disque_trio.worker.tally import Tally, Waits
@@ -144,13 +144,14 @@ class Slots:
         """Run the task of ``job``, which is then settled, or will be, or was handed back."""
         outcome: Outcome | None = None
         ledger = self._page.ledger
-        place = ledger.take(job.id, job.address)
         with trio.CancelScope() as scope:
             self.in_hand[job] = scope
+            limit = self._limit(job)
+            place = ledger.take(job.id, job.address, TAKEN if job.nacks else RUNNING, limit)
             try:
-                past = Past.read(await job.last_reason())
-                limit = self._limit(job)
-                ledger.begin(place, APART if past.is_suspect else RUNNING, limit, past)
+                if job.nacks:
+                    past = Past.read(await job.last_reason())
+                    ledger.begin(place, APART if past.is_suspect else RUNNING, limit, past)
                 outcome = await self._runner.run(job)
             except Exception:
                 self._log.warning("a job broke its worker", job=job.id, exc_info=True)

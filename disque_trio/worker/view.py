@@ -7,7 +7,7 @@ from disque_trio import humanize
 from disque_trio.process.fleet import State
 from disque_trio.worker.tally import Tally
 
-_SHOWN = ("done", "retried", "dead", "postponed", "repeated", "runaway", "lost")
+_SHOWN = ("done", "retried", "dead", "postponed", "repeated", "runaway", "cancelled", "lost")
 
 
 class WorkerView(NamedTuple):

@@ -1,6 +1,6 @@
 """A held job without a node."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakSet
 
@@ -88,6 +88,12 @@ class FakeJob:
         if source not in _served:
             _served.add(source)
             trio.lowlevel.spawn_system_task(source.run)
+
+    def when_cancelled(self, call: Callable[[], object]) -> None:
+        self.cancel = call
+
+    def drop(self) -> None:
+        self.settled = ("drop",)
 
     def release(self) -> None:
         self.settled = ("release",)

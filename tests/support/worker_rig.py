@@ -73,6 +73,13 @@ def hold(n, seconds):
     time.sleep(seconds)
     note("held", n)
 
+@app.task(name="watch", queue="mail")
+def watch():
+    note("begun", "watch")
+    while not current_job().lost:
+        time.sleep(0.01)
+    note("lost")
+
 @app.task(name="stall", queue="mail")
 async def stall(seconds):
     note("begun")

@@ -43,7 +43,8 @@ def consume(node: Node, client: Client, args: list[bytes]) -> None:
     if words.has("WITHHEADERS"):
         details |= WITH_HEADERS
     limit = words.number("CREDIT", 0)
-    node.consumers.consume(client, names, patterns, limit, details, LOSSES[loss])
+    cancels = words.has("WITHCANCELS")
+    node.consumers.consume(client, names, patterns, limit, details, LOSSES[loss], cancels)
 
 
 def credit(node: Node, client: Client, args: list[bytes]) -> None:

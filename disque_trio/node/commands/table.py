@@ -52,8 +52,8 @@ _GETJOB: Final = (
     "FROM queue [queue ...]"
 )
 _CONSUME: Final = (
-    "queue [queue ...] CREDIT count [WITHCOUNTERS] [WITHHEADERS] [ONLOSS requeue|soon|retry] "
-    "[PATTERN] [NODEAD] | STOP"
+    "queue [queue ...] CREDIT count [WITHCOUNTERS] [WITHHEADERS] [WITHCANCELS] "
+    "[ONLOSS requeue|soon|retry] [PATTERN] [NODEAD] | STOP"
 )
 _QSCAN: Final = (
     "[cursor] [COUNT count] [BUSYLOOP] [MINLEN length] [MAXLEN length] [IMPORTRATE rate] "

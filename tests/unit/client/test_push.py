@@ -374,3 +374,48 @@ async def test_a_node_that_pushes_by_name_only_is_asked_for_jobs_by_pattern() ->
             held = await anext(jobs)
             assert held.id == JOB_ID.format(1)
             await held.ack()
+
+
+# ---- cancelled jobs -----------------------------------------------------------------------------
+
+
+def cancelled(number: int) -> bytes:
+    """Return the push message that says that a job was cancelled."""
+    return b">2\r\n$9\r\ncancelled\r\n$40\r\n%b\r\n" % JOB_ID.format(number).encode()
+
+
+async def test_a_loop_hears_of_a_cancelled_job_and_takes_no_other_before_it_is_dropped() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 0)
+        node.answers["WORKING"] = b":300\r\n" + cancelled(0)
+        [loop] = client.loops("q", count=1, calm=True)
+        async with loop as jobs:
+            held = await anext(jobs)
+            heard = trio.Event()
+            held.when_cancelled(heard.set)
+            assert not held.lost
+            with trio.fail_after(HANG_SECONDS):
+                await heard.wait()
+            assert held.lost
+            await node.wait_for(lambda: node.count("CREDIT") == 1)
+            node.answers["CREDIT"] = b"+OK\r\n" + push(1)
+            held.drop()
+            assert (await anext(jobs)).id == JOB_ID.format(1)
+        assert seen(node)[:3] == ["CONSUME q", "CREDIT 0", "CREDIT 1"]
+        assert "ENQUEUE 1" not in seen(node)
+
+
+async def test_a_loop_hears_of_a_cancelled_job_whose_task_then_ends_as_usual() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 0)
+        node.answers["WORKING"] = b":300\r\n" + cancelled(0)
+        node.answers["ACKJOB"] = b":0\r\n"
+        [loop] = client.loops("q", count=1, calm=True)
+        async with loop as jobs:
+            held = await anext(jobs)
+            await node.wait_for(lambda: node.count("CREDIT") == 1)
+            assert held.lost
+            await held.ack()
+            with trio.move_on_after(0.05):
+                await anext(jobs)
+        assert seen(node)[:4] == ["CONSUME q", "CREDIT 0", "ACKJOB 0", "CREDIT 1"]

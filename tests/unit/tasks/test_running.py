@@ -533,3 +533,96 @@ async def test_a_task_that_blocked_its_process_too_often_is_refused(
     job = FakeJob("work", nacks=2, last_reason="TimeoutError: its process was killed")
     assert (await execution.run(job)).kind == "dead"
     assert job.settled == ("dead", b"TimeoutError: its process was killed")
+
+
+# ---- cancelled jobs -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+@pytest.mark.parametrize("timeout", [None, 1000])
+async def test_the_task_of_a_cancelled_job_is_cancelled(
+    backend: Backend, timeout: float | None
+) -> None:
+    app = Disque("disque://nowhere.invalid", backend=backend)
+    began, ended = trio.Event(), threading.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    @app.task(name="work", timeout=timeout)
+    async def work() -> None:
+        token.run_sync_soon(began.set)
+        try:
+            await (trio.sleep(1000) if backend == "trio" else asyncio.sleep(1000))
+        finally:
+            ended.set()
+
+    job = FakeJob("work")
+    kinds: list[str] = []
+
+    async def run() -> None:
+        execution = Execution(app.core, InLoop(backend=backend), Settling())
+        kinds.append((await execution.run(job)).kind)
+
+    with trio.fail_after(HANG_SECONDS):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            await began.wait()
+            job.cancel()
+    assert ended.is_set()
+    assert kinds == ["cancelled"]
+    assert job.settled == ("drop",)
+
+
+async def test_a_function_in_a_thread_ends_although_its_job_was_cancelled(app: Disque) -> None:
+    job = FakeJob("work")
+
+    @app.task(name="work")
+    def work() -> int:
+        assert not hasattr(job, "cancel")
+        return 1
+
+    assert (await Execution(app.core, InLoop(None)).run(job)).kind == "done"
+
+
+async def test_a_process_of_a_suspect_is_ended_if_its_job_is_cancelled(app: Disque) -> None:
+    class Forever:
+        async def call(self, definition: Definition, args: object, kwargs: object) -> None:
+            job.cancel()
+            await trio.sleep_forever()
+
+    @app.task(name="work")
+    def work() -> None: ...
+
+    job = FakeJob("work", nacks=2, last_reason=Past(2, 2).reason().decode())
+    with trio.fail_after(HANG_SECONDS):
+        outcome = await Execution(app.core, InLoop(None), None, Forever()).run(job)
+    assert outcome.kind == "cancelled"
+
+
+def test_a_job_of_a_test_can_be_cancelled_unless_it_has_ended(app: Disque) -> None:
+    @app.task
+    def work() -> int:
+        return 1
+
+    with app.testing(run=False):
+        handle = work.add()
+        handle.cancel()
+        assert handle.get_state() == "cancelled"
+    with app.testing():
+        handle = work.add()
+        app.cancel(handle.id)
+        assert handle.get_state() == "done"
+
+
+def test_the_job_that_a_chain_has_come_to_is_cancelled(app: Disque) -> None:
+    @app.task
+    def first() -> int:
+        return 1
+
+    @app.task
+    def second(number: int) -> None: ...
+
+    with app.testing(run=False) as jobs:
+        handle = first.then(second.bind()).add()
+        assert len(jobs.added) == 1
+        handle.cancel()
+        assert jobs.added[0].state == "cancelled"

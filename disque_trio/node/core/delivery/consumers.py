@@ -24,7 +24,7 @@ from disque_trio.node.core.lifecycle.requeue import Requeue
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.entries import PUSHED, TAKEN_AT_ONCE, job_entry_with, size_of
 from disque_trio.node.core.queues.queue import Queue
-from disque_trio.protocol.trailer import BY_ATTEMPTS
+from disque_trio.protocol.trailer import BY_ATTEMPTS, CANCELLED
 from disque_trio.respserver.client import Client
 
 MAX_CREDIT: Final = 65_535  # jobs, like the prefetch of AMQP
@@ -49,6 +49,7 @@ class Consumer:
         patterns: what it wants, if ``names`` are patterns (see ``interests``); else empty.
         credit: number of jobs that it may have in its hands.
         loss: in how many ms its jobs are queued again if its connection breaks; NEVER.
+        cancels: whether to tell it which of its jobs were cancelled.
         in_hand: its jobs: size of the body in bytes, by id.
         size: the sum of these.
         withheld: credit of jobs whose time was over, since when the client has said nothing.
@@ -64,6 +65,7 @@ class Consumer:
         self.patterns: list[bytes] = []
         self.credit = 0
         self.loss = AT_ONCE
+        self.cancels = False
         self.in_hand: dict[bytes, int] = {}
         self.size = 0
         self.withheld = 0
@@ -140,10 +142,11 @@ class Consumers:
         credit: int,
         details: int,
         loss: int,
+        cancels: bool,
     ) -> None:
         """Push jobs of the queues ``names`` to ``client``, instead of those that it consumed so
         far. ``patterns``: what is wanted, if the names are patterns; there must be room for them.
-        ``details``: as in ``job_entry_with``. ``loss``: as in ``Consumer``."""
+        ``details``: as in ``job_entry_with``. ``loss``, ``cancels``: as in ``Consumer``."""
         # Not before anybody consumes, since it is also called for jobs of limited queues.
         self._store.limits.on_taken_back = self._taken_back
         consumer = self.by_client.get(client)
@@ -156,6 +159,7 @@ class Consumers:
         self._interests.keep(consumer.patterns, 1)
         consumer.credit = credit
         consumer.loss = loss
+        consumer.cancels = cancels
         waiter = consumer.waiter
         waiter.name = client.name
         waiter.label = client.label
@@ -286,6 +290,10 @@ class Consumers:
             self._lost.pop(job.id, None)
             return
         consumer.size -= consumer.in_hand.pop(job.id)
+        if consumer.cancels and self._is_cancelled(job):
+            consumer.frames.append(b">2\r\n$9\r\ncancelled\r\n$40\r\n%b\r\n" % job.id)
+            self.pushed[consumer] = None
+            timed_out = True  # it still works on the job, and says when it wants another one
         if timed_out and consumer.names:
             consumer.withheld += 1
             consumer.client.silent = True
@@ -295,6 +303,10 @@ class Consumers:
             self._open_for(consumer)
         elif not consumer.in_hand:
             self.by_client.pop(consumer.client, None)
+
+    def _is_cancelled(self, job: Job) -> bool:
+        ending = self._store.trailers.ending(job)
+        return ending is not None and ending.kind == CANCELLED
 
     def keep(self, job: Job) -> None:
         """Keep ``job`` from being queued again if its connection breaks: somebody works on it."""

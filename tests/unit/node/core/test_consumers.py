@@ -478,6 +478,48 @@ def test_with_onloss_retry_jobs_are_queued_again_after_their_retry_time(bench: B
     assert bench.get() == id
 
 
+def test_with_withcancels_a_client_hears_which_of_its_jobs_were_cancelled(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 2, "WITHCANCELS")
+    other = consumer(bench, "other", "CREDIT", 2)
+    ids = [bench.add("q"), bench.add("q"), bench.add("other")]
+    assert pushed(bench, client) == ids[:2]
+    assert pushed(bench, other) == ids[2:]
+    more = bench.add("q")
+    assert bench("CANCEL", ids[0], ids[2]) == 2
+    assert bench("ACKJOB", ids[1]) == 1
+    assert bench.pushes(other) == []
+    said, *jobs = bench.pushes(client)
+    assert said == [b"cancelled", ids[0]]
+    assert [job[2] for job in jobs] == [more]
+    assert bench("CANCEL", more) == 1
+    assert bench.pushes(client) == [[b"cancelled", more]]
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_client_hears_that_its_job_was_cancelled_at_another_node(at: int) -> None:
+    mesh = Mesh(3)
+    client = consumer(mesh[0], "q", "CREDIT", 1, "WITHCANCELS")
+    id = mesh.add(0, "REPLICATE", 2)
+    assert pushed(mesh[0], client) == [id]
+    mesh[at]("CANCEL", id)
+    mesh.advance(5)
+    assert mesh[0].pushes(client) == [[b"cancelled", id]]
+
+
+def test_a_client_with_a_cancelled_job_gets_another_one_when_it_says_so(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 1, "WITHCANCELS")
+    ids = [bench.add("q"), bench.add("q")]
+    assert pushed(bench, client) == ids[:1]
+    bench("CANCEL", ids[0])
+    assert bench.pushes(client) == [[b"cancelled", ids[0]]]
+    bench.advance(1)
+    assert pushed(bench, client) == []
+    assert bench.ask(client, "CREDIT", 0) == b"OK"
+    assert pushed(bench, client) == []
+    assert bench.ask(client, "CREDIT", 1) == b"OK"
+    assert pushed(bench, client) == ids[1:]
+
+
 def test_with_onloss_soon_somebody_can_say_before_what_becomes_of_the_jobs(bench: Bench) -> None:
     client = consumer(bench, "q", "CREDIT", 5, "ONLOSS", "soon")
     ids = [bench.add("q", "b", "RETRY", retry) for retry in (100, 100, 100, 1)]

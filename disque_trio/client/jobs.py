@@ -276,17 +276,24 @@ class HeldJob(JobFields, Delivery):
         self._outcome, self._reason = "nack", reason
         await self._settle(lambda: self._hand_back(command), back=True)
 
-    async def requeue(self) -> None:
+    async def requeue(self, *, reason: Name | None = None) -> None:
         """Hand the job to another consumer now, although nothing went wrong (ENQUEUE).
 
         This counts as an additional delivery, not as a NACK. Does nothing if the job is already
         settled.
 
+        Args:
+            reason: why, for whoever looks at the job later. With one this counts as a NACK, which
+                is the command that has a reason.
+
         Raises:
             ConnectionLost: as for ``ack``.
         """
+        command: list[Argument] = ["ENQUEUE", self.id]
+        if reason is not None:
+            command = requests.nack([self.id], 0, reason)
         self._outcome = "requeue"
-        await self._settle(lambda: self._hand_back(["ENQUEUE", self.id]), back=True)
+        await self._settle(lambda: self._hand_back(command), back=True)
 
     async def dead(self, *, reason: Name | None = None) -> None:
         """Refuse the job for good: it goes to the dead letters of its queue.

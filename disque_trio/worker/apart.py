@@ -16,6 +16,8 @@ from disque_trio.process.logs import Log
 from disque_trio.tasks.current import CurrentJob, current_job
 from disque_trio.tasks.definition import Definition
 from disque_trio.tasks.ending import Failed
+from disque_trio.tasks.messages import describe
+from disque_trio.tasks.retrying import is_final
 from disque_trio.worker.link import SocketEnd
 from disque_trio.worker.options import Options
 from disque_trio.worker.reaping import reap
@@ -88,8 +90,9 @@ class Apart:
         begun = False
         memory: int | None = None
         deadline = trio.current_time() + float("inf")
+        ended = False  # what it said before that has yet to be read
         while True:
-            with trio.move_on_after(_LOOK):
+            with trio.move_on_after(_LOOK) as look:
                 message = await link.receive()
                 if message is None:
                     break
@@ -104,9 +107,12 @@ class Apart:
                 else:
                     raise Failed(**message["failed"])
             if trio.current_time() >= deadline:
-                raise Failed(f"TimeoutError: after {definition.timeout} s")
-            if (memory := reap(process)) is not None:
+                late = TimeoutError(f"after {definition.timeout} s")
+                raise Failed(describe(late), raised=late, final=is_final(definition, late))
+            if ended and look.cancelled_caught:
                 break
+            memory = memory or reap(process)
+            ended = process.returncode is not None
         memory = memory or reap(process, 0)
         how = death(how_ended(process.wait()), memory)
         raise Failed(how, crashed=begun)

@@ -61,6 +61,9 @@ def returns(
         how: how it ended; see ``death``.
         now: when (time.monotonic).
     """
+    # A job may have come again to its process after its task had ended there, or while it ran.
+    once = {entry.id: entry for entry in sorted(entries, key=lambda entry: entry.state == RUNNING)}
+    entries = list(once.values())
     running = [entry for entry in entries if entry.state == RUNNING]
     late = [entry for entry in running if why == "late" and entry.deadline <= now]
     found: list[Return] = []

@@ -39,16 +39,21 @@ class Keeper:
     def __init__(self, nursery: trio.Nursery, login: Login) -> None:
         self._connector = Connector(nursery, login, _TIMEOUT)
 
-    async def give_back(self, returns: Sequence[Return]) -> list[str]:
-        """Give jobs back. Returns the ids of those that no node has taken: they come again after
-        their retry time."""
+    async def give_back(self, returns: Sequence[Return], *, once: bool) -> list[str]:
+        """Give jobs back. ``once``: do not try again.
+
+        Returns:
+            The ids of those that no node has taken: they come again after their retry time.
+        """
         commands: defaultdict[str, list[tuple[str, list[str | bytes]]]] = defaultdict(list)
         for one in returns:
             commands[one.entry.address].append((one.entry.id, _command(one)))
         left: list[str] = []
 
         async def send(address: str, sent: list[tuple[str, list[str | bytes]]]) -> None:
-            replies = await self._ask(address, [command for _, command in sent], _PATIENCE)
+            replies = await self._ask(
+                address, [command for _, command in sent], 0 if once else _PATIENCE
+            )
             left.extend(
                 id
                 for (id, _), reply in zip(sent, replies, strict=True)

@@ -276,7 +276,8 @@ class Parent:
             self.say("jobs of a process come back", urgent=why != "stopped", reason=how, **fields)
             left = ids
             if (keeper := self._keeper()) is not None:
-                left = await keeper.give_back(returns(entries, why, how, now, random))
+                back = returns(entries, why, how, now, random)
+                left = await keeper.give_back(back, once=self._fleet.stopping)
             if left:
                 told = {"process": member.serial, "count": len(left), "jobs": left[:_MOST_NAMED]}
                 self.say("jobs of a process come back after their retry time", urgent=True, **told)

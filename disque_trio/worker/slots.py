@@ -176,7 +176,7 @@ class Slots:
                 if failed:
                     await job.nack()
                 elif (reason := await job.last_reason()) or not job.nacks:
-                    await job.nack(delay=0, reason=Past.read(reason).stopped().reason())
+                    await job.requeue(reason=Past.read(reason).stopped().reason())
                 else:
                     await (
                         job.requeue()

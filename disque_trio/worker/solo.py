@@ -21,6 +21,7 @@ from disque_trio.tasks.current import CurrentJob, running
 from disque_trio.tasks.ending import Failed
 from disque_trio.tasks.hooks import Running, around
 from disque_trio.tasks.messages import describe
+from disque_trio.tasks.retrying import of_job
 from disque_trio.worker.child import CannotStart, find_app, leave, start
 from disque_trio.worker.link import line, read_line
 from disque_trio.worker.options import Options
@@ -49,7 +50,7 @@ class _Alone:
 async def run(app: Disque, orders: dict[str, Any], link: socket.socket) -> bytes:
     """Call the function; return the message that says how that ended."""
     told, letter = orders["job"], orders["letter"]
-    definition = app.core.tasks[told["task"]]
+    definition = of_job(app.core.tasks[told["task"]], told["headers"])
     args, kwargs = definition.serializer.loads(b64decode(orders["args"]))
     alone = _Alone(None if letter is None else Letter(**letter), link)
     job = CurrentJob(**told, _job=alone, _backoff=definition.backoff)

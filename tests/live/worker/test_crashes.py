@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from disque_trio.client.sync import Client
-from disque_trio.tasks.handle import letter_id
+from disque_trio.tasks.looking import letter_id
 from tests.support.harness import wait_until
 from tests.support.worker_rig import Rig, lives
 

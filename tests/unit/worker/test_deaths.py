@@ -34,6 +34,12 @@ def test_jobs_of_a_process_that_died_come_back_apart_from_each_other() -> None:
     assert delays == pytest.approx([0.5 + APART_BY * number for number in range(8)])
 
 
+def test_a_job_that_had_come_again_to_its_process_is_given_back_once() -> None:
+    assert given(entry(0, ENDED), entry(0), entry(0, ENDED)) == {IDS[0]: (0.5, Past(1, 1, 1, HOW))}
+    back = returns([entry(0), entry(0, ENDED)], "died", HOW, 100.0, random.Random(1))
+    assert [one.entry.state for one in back] == [RUNNING]
+
+
 def test_suspects_need_not_come_apart_since_they_run_alone() -> None:
     back = given(*[entry(number, past=Past(1, 1)) for number in range(8)])
     assert set(back.values()) == {(1.0, Past(2, 2, 0, HOW))}

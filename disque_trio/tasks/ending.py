@@ -2,14 +2,12 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from disque_trio.client.jobs import Letter
 from disque_trio.respclient.delivery import Source
 from disque_trio.respclient.values import Name
-
-if TYPE_CHECKING:
-    from disque_trio.tasks.groups import MembersFailed
+from disque_trio.tasks.errors import MembersFailed
 
 Kind: TypeAlias = Literal[
     "done", "retried", "dead", "postponed", "runaway", "repeated", "cancelled", "lost"
@@ -96,7 +94,7 @@ class Failed(Exception):
         runaway: bool = False,
         crashed: bool = False,
         unknown: bool = False,
-        members: "MembersFailed | None" = None,
+        members: MembersFailed | None = None,
     ) -> None:
         super().__init__(error)
         self.error = error

@@ -1,5 +1,7 @@
 """Exceptions that tasks raise to decide about their jobs, and that waiting for results raises."""
 
+from collections.abc import Mapping
+
 
 class Retry(Exception):
     """Raised by a task to be tried again later. This counts as an attempt.
@@ -46,3 +48,13 @@ class BucketFailed(Exception):
 class BadJob(ValueError):
     """A job that no task of this program can process, or a result that it cannot read. The text
     says why."""
+
+
+class MembersFailed(BadJob):
+    """Members of a group failed. ``failed``: why, by their numbers, from 0."""
+
+    def __init__(self, failed: Mapping[int, str], total: int) -> None:
+        first = min(failed)
+        super().__init__(f"{len(failed)} of {total} failed, number {first + 1}: {failed[first]}")
+        self.failed = failed
+        self.total = total

@@ -18,7 +18,7 @@ from disque_trio.tasks.current import CurrentJob, running
 from disque_trio.tasks.definition import DEFAULT_BACKOFF, Backoff, Definition
 from disque_trio.tasks.depends import needs_of
 from disque_trio.tasks.ending import Ended, Ending, Failed, Held, Kind
-from disque_trio.tasks.errors import BadJob, BucketFailed
+from disque_trio.tasks.errors import BadJob, BucketFailed, MembersFailed
 from disque_trio.tasks.hooks import Failure, Running, around
 from disque_trio.tasks.looking import store
 from disque_trio.tasks.members import GROUP, behind
@@ -170,7 +170,7 @@ class Execution:
             serializer = self._core.serializers.of(found.content_type)
             result = Result(members=found.members)
             done = self._done(None, given, serializer, found.values, result, found.id)
-        except groups.MembersFailed as error:
+        except MembersFailed as error:
             raise Failed(str(error), final=True, members=error) from None
         except BadJob as error:
             raise Failed(str(error), final=True) from None

@@ -18,7 +18,7 @@ from disque_trio.client.jobs import Letter
 from disque_trio.respclient.values import Name
 from disque_trio.tasks import traces
 from disque_trio.tasks.core import Core
-from disque_trio.tasks.errors import BadJob
+from disque_trio.tasks.errors import MembersFailed
 from disque_trio.tasks.handle import value_of
 from disque_trio.tasks.looking import AT_ONCE, last_of
 from disque_trio.tasks.members import GROUP, Members, behind
@@ -31,16 +31,6 @@ _ASKING = 0.5
 forgotten it, as after a restart, has to ask the others."""
 _MISSING = 0.2
 """Seconds to wait for parts that may be on other nodes."""
-
-
-class MembersFailed(BadJob):
-    """Members of a group failed. ``failed``: why, by their numbers, from 0."""
-
-    def __init__(self, failed: Mapping[int, str], total: int) -> None:
-        first = min(failed)
-        super().__init__(f"{len(failed)} of {total} failed, number {first + 1}: {failed[first]}")
-        self.failed = failed
-        self.total = total
 
 
 async def add_part(client: Client, part: str, result: Result, failed: str) -> None:

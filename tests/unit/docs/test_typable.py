@@ -155,6 +155,9 @@ def test_modules_that_are_run_are_there() -> None:
 
 PYTHON = [block for block in ALL if is_python(block)]
 
+COMPARED = "taskiq"
+"""A package that a page shows beside ours, and that nothing here needs."""
+
 
 @pytest.mark.parametrize("block", PYTHON, ids=str)
 def test_programs_compile_and_what_they_import_is_there(block: Block) -> None:
@@ -166,6 +169,8 @@ def test_programs_compile_and_what_they_import_is_there(block: Block) -> None:
             for imported in statement.names:
                 importlib.import_module(imported.name)
         elif isinstance(statement, ast.ImportFrom):
+            if statement.module is not None and statement.module.startswith(COMPARED):
+                pytest.importorskip(COMPARED)
             name = (statement.module or "").replace("django.tasks", FRAMEWORK)
             module = importlib.import_module(name)
             for imported in statement.names:

@@ -84,13 +84,17 @@ class NodeHost(ProcessHost):
 
     def begin_restart(self, client: Client) -> bool:
         siblings = self._node_program.siblings
-        if self._together is None or siblings is None or not siblings.is_common(client):
+        together = self._together
+        if together is None or siblings is None or not siblings.is_open:
             return False
-        self._together.begin_restart(client)
-        return True
+        if siblings.is_common(client):
+            together.begin_restart(client)
+            return True
+        return False
 
     def begin_shutdown(self, client: Client) -> bool:
-        if self._together is None:
+        siblings = self._node_program.siblings
+        if self._together is None or siblings is None or not siblings.is_open:
             return False
         self._together.begin_shutdown(client)
         return True

@@ -373,9 +373,14 @@ class Siblings:
         """Do what others ask for with ``obey``, which returns what went wrong."""
         self._obey = obey
 
+    @property
+    def is_open(self) -> bool:
+        """Whether this process serves, and so can ask others."""
+        return self._nursery is not None
+
     def spawn(self, task: Callable[..., Awaitable[None]], *words: object) -> None:
         """Start a task that may ask others."""
-        assert self._nursery is not None  # clients are only served while it is open
+        assert self._nursery is not None
         self._nursery.start_soon(task, *words)
 
     def others(self) -> list[int]:

@@ -112,6 +112,7 @@ class Consumers:
         self._by_job: dict[bytes, Consumer] = {}
         self._later: dict[Consumer, None] = {}  # may get more in the next turn
         self._lost: dict[bytes, bool] = {}  # ids of jobs to be queued again: they were sent
+        self._soon: dict[bytes, int] = {}  # ids of jobs that will be lost, and when, in ms
         self._left = ALL_IN_A_TURN  # how many more jobs may be pushed in this turn
         self._machine = core.machine
         self._store = core.store
@@ -219,22 +220,11 @@ class Consumers:
         for id in consumer.in_hand:
             del self._by_job[id]
         if consumer.loss > 0:
-            self._return_in(consumer.loss, list(consumer.in_hand))
+            self._soon.update(dict.fromkeys(consumer.in_hand, self._machine.now + consumer.loss))
         elif consumer.loss == AT_ONCE:
             self._lost.update(dict.fromkeys(consumer.in_hand, True))
         self._lost.update({id: False for id in consumer.unsent if id in consumer.in_hand})
         self._call()
-
-    def _return_in(self, delay: int, ids: list[bytes]) -> None:
-        """Make the jobs ``ids`` come again in ``delay`` ms, as if their retry time was over then,
-        unless it is over before. WORKING keeps them as always."""
-        at = self._machine.now + delay
-        for id in ids:
-            job = self._store.jobs.get(id)
-            if job is not None and job.state == ACTIVE and job.retry and job.qtime > at:
-                job.qtime = at
-                self._store.schedule(job)
-                self._store.progress.note(job)
 
     # ---- jobs -------------------------------------------------------------------------------
 
@@ -288,6 +278,7 @@ class Consumers:
         consumer = self._by_job.pop(job.id, None)
         if consumer is None:
             self._lost.pop(job.id, None)
+            self._soon.pop(job.id, None)
             return
         consumer.size -= consumer.in_hand.pop(job.id)
         if consumer.cancels and self._is_cancelled(job):
@@ -311,6 +302,7 @@ class Consumers:
     def keep(self, job: Job) -> None:
         """Keep ``job`` from being queued again if its connection breaks: somebody works on it."""
         self._lost.pop(job.id, None)
+        self._soon.pop(job.id, None)
 
     def _open_for(self, consumer: Consumer) -> None:
         """Note that ``consumer`` may get more jobs."""
@@ -404,7 +396,7 @@ class Consumers:
 
     def _call(self) -> None:
         more = self._lost or self._later or (self.open and self._left <= 0)
-        self.due = self._machine.now if more else 0
+        self.due = self._machine.now if more else next(iter(self._soon.values()), 0)
         self._timer.wake_by(self.due)
 
     def go_on(self, now: int) -> None:
@@ -414,6 +406,10 @@ class Consumers:
         for consumer in self._later:
             self._open_for(consumer)
         self._later.clear()
+        for id, due in list(islice(self._soon.items(), A_TURN)):
+            if due <= now:
+                del self._soon[id]
+                self._lost[id] = True
         for id, sent in list(islice(self._lost.items(), A_TURN)):
             self._lost.pop(id, None)
             job = self._store.jobs.get(id)
@@ -436,6 +432,7 @@ class Consumers:
         """Start over: all jobs and queues have been forgotten. Clients go on consuming."""
         self._by_job.clear()
         self._lost.clear()
+        self._soon.clear()
         self._later.clear()
         for consumer in list(self.by_client.values()):
             consumer.in_hand = {}

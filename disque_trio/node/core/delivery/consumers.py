@@ -237,6 +237,8 @@ class Consumers:
             if not consumer.patterns:
                 del queue.waiters[waiter]
                 queue.waiters[waiter] = None
+            elif not queue.deliverable():
+                self._interests.wants_more(queue)
             return
         self._leave_queues(consumer)
         if consumer.room():

@@ -473,6 +473,13 @@ class Interests(QueueInterests):
             if wanted:
                 self._remote.grant(queue, wanted)
 
+    def wants_more(self, queue: Queue) -> None:
+        """Ask other nodes for more: a client waits on after it was pushed a job of ``queue``, which
+        has no more now. They think that one job was enough."""
+        found = [interest for interest in self._ready.matching(queue.name) if interest.clients]
+        self._remote.ask(found, FIRST_MIN)
+        self._call()
+
     # ---- time -------------------------------------------------------------------------------
 
     def _call(self) -> None:

@@ -425,6 +425,19 @@ def test_other_nodes_give_jobs_to_those_that_consume_by_pattern() -> None:
     assert mesh[1].number_queued("mail.1.dead") == 1
 
 
+def test_who_has_credit_left_gets_more_jobs_of_other_nodes_at_once() -> None:
+    mesh = Mesh(2)
+    client = consumer(mesh[0], "mail.*", "CREDIT", 5, "PATTERN")
+    mesh.advance(0.1)
+    for number in range(5):
+        id = mesh[1].add(f"mail.{number % 2}", "b", "REPLICATE", 1)
+        mesh.advance(0.02)
+        assert pushed(mesh[0], client) == [id]
+    mesh[1].add("mail.0", "b", "REPLICATE", 1)
+    mesh.advance(3)
+    assert pushed(mesh[0], client) == []
+
+
 # ---- the end of the connection ------------------------------------------------------------------
 
 

@@ -7,7 +7,6 @@ from contextvars import ContextVar
 from typing import Final
 
 from disque_trio.respclient.concurrency import library
-from disque_trio.respclient.errors import DisqueError
 from disque_trio.respclient.log import library_log
 
 _log = library_log("disque.client")
@@ -76,13 +75,13 @@ class Outage:
     async def during(self, attempt: Callable[[], Awaitable[None]]) -> None:
         """Await ``attempt()``, which looks for a node. Raises what it raises."""
         self._since = min(self._since, library().current_time())
-        failure: DisqueError | None = None
+        failure: BaseException | None = None
         async with library().open_nursery() as nursery:
             if not self._told:
                 nursery.start_soon(self._tell_late)
             try:
                 await attempt()
-            except DisqueError as error:
+            except (Exception, KeyboardInterrupt, SystemExit) as error:
                 failure = error  # not in a group
             nursery.cancel_scope.cancel()
         if failure is not None:

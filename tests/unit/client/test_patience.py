@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from disque_trio.client import ConnectionLost, DisqueError, connect
 from disque_trio.client.connecting import connect_to
-from disque_trio.client.patience import current, patience
+from disque_trio.client.patience import Outage, current, patience
 from disque_trio.client.urls import Cluster
 from disque_trio.tasks import Disque
 from tests.support.fake_disque import FakeNode, fake_node
@@ -133,3 +133,11 @@ async def test_adding_to_a_node_that_was_lost_fails_soon_too(autojump_clock: Moc
                 with pytest.raises(DisqueError):
                     await add()  # type: ignore[operator]
                 assert trio.current_time() - began <= 6
+
+
+async def test_other_errors_of_an_attempt_are_raised_as_they_are() -> None:
+    async def attempt() -> None:
+        raise ValueError("a certificate")
+
+    with pytest.raises(ValueError, match="a certificate"):
+        await Outage(lambda: "").during(attempt)

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from shop import app, export, process, quote
 
 from disque_trio.client import BadIdError
+from disque_trio.tasks import TaskFailed
 
 web = FastAPI()
 
@@ -59,5 +60,12 @@ async def show_export(id: str) -> dict[str, Any]:
     except TimeoutError:
         progress = await added.progress()
         return {"progress": progress.text if progress is not None else None}
+    except TaskFailed as error:
+        return {"failed": str(error)}
     except BadIdError as error:
         raise HTTPException(404, "no such export") from error
+
+
+@web.delete("/exports/{id:path}", status_code=202)
+async def cancel_export(id: str) -> None:
+    await app.handle(id).cancel()

@@ -221,11 +221,13 @@ def test_shop(node: LiveNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     script += until(f"curl -so /dev/null http://127.0.0.1:{port}") + f"{price}\n{order}\n"
     script += until(f"{look} | grep -q done") + f"{look}\nadded=$({export})\n{report}\n"
     shown = f"curl -s http://127.0.0.1:{port}/exports/$(echo $added | cut -d '\"' -f 4)"
-    script += until(f"{shown} | grep -q table") + f"{shown}\n"
+    script += (
+        until(f"{shown} | grep -q table") + f"{shown} -X DELETE -w '%{{http_code}}'\n{shown}\n"
+    )
     script += until(f"grep -q 'orders: 1 done' {tmp_path}/log0") + "kill $(jobs -p)\nwait\n"
     example.commands = script
     printed = example.typed()
     answers = ('{"price":25}', '{"number":1}', '{"what":"apples","state":"done"}')
-    for answer in (*answers, r'{"table":"1,ann,apples,done\r\n"}'):
+    for answer in (*answers, r'null202{"table":"1,ann,apples,done\r\n"}'):
         assert answer in printed
     assert "orders: 1 done" in (tmp_path / "log0").read_text()

@@ -23,6 +23,7 @@ from disque_trio.aof.findings import Findings, shown_path
 from disque_trio.aof.scanner import Scanner, Stretch
 from disque_trio.aof.trailers import trailer_line
 from disque_trio.disk import sync_directory
+from disque_trio.process.one_line import add_debug_option, one_line
 from disque_trio.process.options import Parser, add_version_option
 from disque_trio.protocol.serialjob import SerialJob
 from disque_trio.protocol.trailer import Trailer
@@ -44,6 +45,7 @@ class Refused(Exception):
     """The command refused to change anything; the text says why."""
 
 
+@one_line("disque-check-aof")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``disque-check-aof``; see ``run``."""
     return run("disque-check-aof", DESCRIPTION, Scanner, arguments)
@@ -117,6 +119,7 @@ def _parse(
             help="list the jobs with a trailer: names of headers, keys, origins of dead letters",
         )
     add_version_option(parser)
+    add_debug_option(parser.add_argument)
     parser.add_argument("file", metavar="FILE", type=Path)
     options = parser.parse_args(arguments)
     options.program = program

@@ -47,7 +47,8 @@ def check_waits(world: "World", machine: "Machine") -> None:
         for queue in stocked:
             if any(matches(interest.pattern, queue.name) for interest in its_interests):
                 stands = any(interest.stand_in in queue.waiters for interest in its_interests)
-                if not (limited or queue.paused & PAUSED_OUT) or not stands:
+                held = limited or queue.paused & PAUSED_OUT or queue.dry  # or its jobs are on disk
+                if not held or not stands:
                     world.oracle.problem(
                         f"node {machine.index} lets client {client.id} wait for {queue.name!r}"
                     )

@@ -367,6 +367,8 @@ class Server(Product):
         self.engine.after_node()
         while True:
             if farewell.is_over(clock.now()):
+                self.node.replication.give_up()
+                self.engine.after_node()
                 return
             await trio.sleep(LOOK_SECONDS)
 

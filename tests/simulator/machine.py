@@ -293,6 +293,7 @@ class Machine:
         """End the process if the other nodes have nothing more for it."""
         if self.up and self.incarnation == incarnation:
             if self.node.farewell.is_over(self.now()):
+                self.node.replication.give_up()
                 self._turn()
                 self.end()
             else:

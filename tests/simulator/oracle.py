@@ -223,7 +223,7 @@ class Oracle:
         else:
             record.error = str(reply)
             record.refused = self.world.loop.now
-            if not record.error.startswith(_refusals(request)):
+            if not record.error.startswith(_refusals(request, machine)):
                 self.problem(f"ADDJOB was answered {record.error}")
             elif self.world.plan.mode == CALM:
                 self.problem(f"ADDJOB failed without any fault: {record.error}")
@@ -613,9 +613,11 @@ class Oracle:
                     self.problem(f"delivered {late // MS} ms late", record.id)
 
 
-def _refusals(request: list[bytes]) -> tuple[str, ...]:
+def _refusals(request: list[bytes], machine: "Machine") -> tuple[str, ...]:
     """The beginnings of errors that are not broken promises. In a group, one answers all."""
-    refusals = ("NOREPL ", "PAUSED ", "MAXLEN ", "OOM ", "EXECABORT ")
+    refusals: tuple[str, ...] = ("NOREPL ", "PAUSED ", "MAXLEN ", "OOM ", "EXECABORT ")
+    if machine.stopping:
+        refusals = (*refusals, "LEAVING ")
     return (*refusals, "NOUNIQ ") if b"UNIQUE" in request else refusals
 
 

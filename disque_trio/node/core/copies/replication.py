@@ -39,6 +39,8 @@ MAX_RETRY_GAP: Final = 400  # ms between attempts to get a job confirmed, once a
 
 _TIMEOUT: Final = "NOREPL Timeout reached before replicating to the requested number of nodes"
 
+_STOPS: Final = error(b"LEAVING This node is about to stop, please connect to a different one")
+
 
 class Replication:
     """Adds jobs with the requested number of copies, and stores copies for other nodes.
@@ -185,6 +187,13 @@ class Replication:
         """Cancel the waits of ``client``, which has disconnected."""
         for wait in self._waits.of_client(client):
             self.cancel(wait, b"")
+
+    def give_up(self) -> None:
+        """Send the clients whose jobs still wait for copies to other nodes: this one is about to
+        stop, and would not queue them. Otherwise their copies would wait for their retry time, and
+        an ADDJOB with the same key would find them."""
+        for wait in list(self._waits.by_job.values()):
+            self.cancel(wait, _STOPS)
 
     def try_more(self, now: int) -> None:
         """Send each unconfirmed job to one more node, and again to nodes that have not answered."""

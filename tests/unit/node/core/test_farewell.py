@@ -5,6 +5,8 @@ import pytest
 from disque_trio.node.core.federation.exports import MAX_NAME
 from disque_trio.node.core.federation.farewell import MOMENT, PATIENCE
 from disque_trio.node.core.queues.need_jobs import Imports
+from disque_trio.protocol import bus
+from disque_trio.protocol.bus import packet_type
 from tests.support.mesh import Mesh
 
 STOPS = 1  # the node that does, in all tests
@@ -204,3 +206,27 @@ def test_a_request_for_a_queue_with_a_very_long_name_is_not_kept(mesh: Mesh) -> 
     want = mesh[1].node.packets.about_queue(12, name.encode(), 1)
     mesh[0].node.receive(mesh.ids[1], want, mesh[0].now)
     assert not mesh[0].node.exports.asked_for
+
+
+@pytest.mark.parametrize("options", [(), ("UNIQUE", "key")])
+def test_a_job_without_its_copies_leaves_none_so_that_another_node_adds_it(
+    mesh: Mesh, options: tuple[str, ...]
+) -> None:
+    mesh.lose = lambda source, target, packet: target == STOPS and packet_type(packet) == bus.GOTJOB
+    bench = mesh[STOPS]
+    bench.send(bench.me, "ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 300, *options)
+    mesh.settle()
+    [job] = bench.node.store.jobs.values()
+    id = job.id
+    assert len(mesh.holders(id)) == 2
+    begin(mesh)
+    mesh.advance(PATIENCE / 1000)
+    assert is_over(mesh)
+    bench.node.replication.give_up()
+    mesh.settle()
+    [reply] = bench.replies(bench.me)
+    assert str(reply).startswith("LEAVING")
+    assert mesh.holders(id) == []
+    again = mesh.add(0, "REPLICATE", 2, *options)
+    assert again != id
+    assert mesh.states(again)[0] == "queued"

@@ -58,8 +58,8 @@ class Feed(Pushes):
         calm: bool = False,
     ) -> None:
         super().__init__(*own)
-        self.queues = () if pattern else names
-        self.by_pattern = bool(pattern)
+        self.queues: tuple[Name, ...] = () if pattern else names
+        self.by_pattern: bool = bool(pattern)
         self._names = names
         self._pattern = pattern
         self.let_go: bool = False

@@ -44,7 +44,7 @@ class Core:
         add_timeout: float,
     ) -> None:
         self.tasks: dict[str, Definition] = {}
-        self.hooks = Hooks()
+        self.hooks: Hooks = Hooks()
         self.serializers = serializers
         self.key_for = key_for
         self.backend: Backend = backend

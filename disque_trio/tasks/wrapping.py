@@ -51,7 +51,7 @@ class Encrypted:
         self._invalid: type[Exception] = fernet.InvalidToken
         self._key = listed[0].encode()
         self._inner = serializer_of(serializer)
-        self.content_type = f"{self._inner.content_type}+encrypted"
+        self.content_type: str = f"{self._inner.content_type}+encrypted"
         self.blocks: bool = getattr(self._inner, "blocks", False)
 
     @staticmethod
@@ -118,7 +118,7 @@ class Stored:
         self._store = store
         self._inner = serializer_of(serializer)
         self._above = above
-        self.content_type = f"{self._inner.content_type}+stored"
+        self.content_type: str = f"{self._inner.content_type}+stored"
 
     def dumps(self, value: Any, /) -> bytes:
         data = self._inner.dumps(value)

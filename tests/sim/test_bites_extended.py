@@ -424,7 +424,7 @@ class SelfishLimitedGroup(LimitedGroup):
 
 def test_more_of_a_group_in_hand_than_its_limit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_limits, "LimitedGroup", SelfishLimitedGroup)
-    assert found(as_it_is, EXTENDED, "of the group", first=7, seeds=14)
+    assert found(as_it_is, EXTENDED, "of the group", first=56, seeds=15)
 
 
 class ForgetfulLimitedGroups(LimitedGroups):

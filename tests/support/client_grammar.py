@@ -86,6 +86,7 @@ KINDS: Final[Mapping[str, _Maker]] = {
     "seconds": _one_of("1", "1", "2", "3", "5", "5", "10", "100", "1000", "0"),
     "unix-ms": lambda rng, world: str(world.now + rng.choice((1, 500, 2_000, 60_000, -1))),
     "0-7": _one_of(*"01234567"),
+    "fraction": _one_of("0", "0.5", "1", "1e-3", "1.5", "nan"),
     **dict.fromkeys(("queue", "from", "to", "topic"), _QUEUE),
     **dict.fromkeys(
         ("job", "text", "result", "message", "value", "serialized-job", "reason", "word"), _TEXT

@@ -143,6 +143,8 @@ def use(node: FiledNode) -> None:
             1,
         )
         bench("QSET", f"more.{number}", *more, "RATE", "9/s", "BURST", 9)
+        groups = ("GROUPACTIVE", 9, "GROUPRATE", "9/s", "GROUPBURST", 9)
+        bench("QSET", f"groups.{number}", "GROUPS", "fair", *groups)
         bench("CRON", "SET", f"every.{number}", "@every 1d", "TZ", "UTC", "q", "b", "RETRY", 5)
         bench("CRON", "SET", f"times.{number}", "*/5 1-3 * * 1", "CATCHUP", "q", "b c\n\0\xff")
         bench("BIND", f"topic.{number}.*", f"bound.{number}")

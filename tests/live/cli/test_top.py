@@ -117,7 +117,7 @@ def test_without_a_terminal_it_is_printed_once_or_as_often_as_wanted(shared_node
     status, lines, complaints = printed(shared_node.port)
     assert (status, complaints) == (0, "")
     assert lines[0].startswith("1 node up   1 queue   1 queued")
-    assert re.fullmatch(r" +1( +\d+){3} +\S+ s +0 +- mail", lines[-1])
+    assert re.fullmatch(r" +1( +\d+){3} +\S+ s +never +- mail", lines[-1])
     status, lines, _ = printed(shared_node.port, "-i", "0.1", "-r", "3")
     assert (status, sum("1 node up" in line for line in lines)) == (0, 3)
 

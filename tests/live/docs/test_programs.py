@@ -174,7 +174,7 @@ def order(number: int) -> None: send_mail.add("ann@example.org", f"order {number
     exec(helpers, names)
     exec(block(page, "@app.task(unique=True)").text, names)
     with names["app"].testing() as jobs:
-        exec(block(page, "resize.then").text, names)
+        exec(block(page, "(resize.bind").text, names)
         exec(block(page, "app.group").text, names)
         assert {job.task.rpartition(".")[2] for job in jobs.added} >= {"resize", "upload", "report"}
         names["rebuild"].add("a")

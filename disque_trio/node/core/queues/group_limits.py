@@ -30,7 +30,6 @@ from disque_trio.node.core.queues.shares import (
     VALID,
     WANTED,
     Limit,
-    User,
 )
 from disque_trio.node.core.rpc.calls import GROUP_LIMITS, Question
 from disque_trio.node.core.rpc.services import Services
@@ -169,21 +168,13 @@ class LimitedGroups:
         if self._is_used_up(limit, limits):
             self._tell_lack(limit)
             return False
-        due = self._rate_due(limit, limits)
+        due = limit.rate_due(limits, self._machine.now)
         if due:
             self._wake_at(limit, due)
         return not due
 
-    def _rate_due(self, limit: LimitedGroup, limits: Policy) -> int:
-        """Return when the rate allows the next job, in ms; 0: it does so now."""
-        if not limits.rate:
-            return 0
-        due = limit.full - limit.early(limits)
-        return int(due) + 1 if due > self._machine.now else 0
-
     def _is_used_up(self, limit: LimitedGroup, limits: Policy) -> bool:
-        active = limits.active
-        return active > 0 and len(limit.in_hand) >= limit.room(self._replicas.own, active)
+        return limit.is_used_up(self._replicas.own, limits.active)
 
     def delivered(self, job: Job) -> None:
         """Count ``job``, which was given to a client."""
@@ -193,8 +184,7 @@ class LimitedGroups:
             return
         now = self._machine.now
         limit.used = now
-        if limits.rate:
-            limit.full = max(limit.full, float(now)) + limit.interval(limits)
+        limit.count(limits, now)
         if limits.active and job.retry:
             self._take(limit, job)
         if limit.users and not self._has_jobs(limit):
@@ -248,7 +238,7 @@ class LimitedGroups:
             and not self._is_asking(limit)
             and not self._is_used_up(limit, limits)
         ):
-            due = self._rate_due(limit, limits)
+            due = limit.rate_due(limits, self._machine.now)
             if due:
                 self._wake_at(limit, due)
             else:
@@ -328,16 +318,14 @@ class LimitedGroups:
         """Find out what has changed by itself, and forget ``limit`` if it is not used any more."""
         if self.in_use.get((limit.name, limit.group)) is not limit:
             return
-        for id, user in list(limit.users.items()):
-            if now - user.last_seen >= VALID:
-                del limit.users[id]
+        limit.forget_silent(now)
         limits = self._limits_of(limit.name)
         if limits.rate:  # no more debt than one job by this rate, whatever it was before
             limit.full = min(limit.full, now + limit.most_debt(limits))
         else:
             limit.full = 0.0
         asked = self._is_asking(limit)
-        if self._is_held_back(limit) and self._rate_due(limit, limits) <= now + VALID:
+        if self._is_held_back(limit) and limit.rate_due(limits, self._machine.now) <= now + VALID:
             queue = self._queues.by_name.get(limit.name)
             if queue is not None and queue.waiters:
                 limit.wanted = now
@@ -355,12 +343,8 @@ class LimitedGroups:
     def set_back(self, back: int) -> None:
         """Move all times ``back`` as far as the clock was set back (ms)."""
         for limit in self.in_use.values():
-            limit.full -= back
-            limit.wanted -= back
-            limit.used -= back
-            limit.joined = limit.wake = limit.spare = 0
-            for user in limit.users.values():
-                user.last_seen -= back
+            limit.set_back(back)
+            limit.wake = 0
             self._let_on(limit)
         self._wakes.clear()
         self._ask_at = self._missed = 0
@@ -457,7 +441,7 @@ class LimitedGroups:
                 (_GROUP, limit.group),
                 (_WANTS, pack_number(1 if self._wants(limit) else 0)),
                 (_IN_HAND, pack_number(limit.told)),
-                (_DEBT, pack_number(int(limit.full - now) if limit.full > now else 0)),
+                (_DEBT, pack_number(limit.debt(now))),
             ]
         return fields
 
@@ -498,10 +482,7 @@ class LimitedGroups:
             elif type == _IN_HAND:
                 in_hand = unpack_number(value)
             elif type == _DEBT and limit is not None:
-                if wants or in_hand:
-                    limit.users[sender] = User(now, wants, in_hand)
-                else:
-                    limit.users.pop(sender, None)
+                limit.heard(sender, wants, in_hand, now)
                 yield limit, unpack_number(value)
 
     def _on_answer(self, asked: list[LimitedGroup], question: Question) -> None:
@@ -512,8 +493,7 @@ class LimitedGroups:
             for limit, debt in self._learn(sender, fields):
                 limits = self._limits_of(limit.name)
                 if limit.joined <= now and limits.rate:
-                    latest = now + min(float(debt), limit.most_debt(limits))
-                    limit.full = max(limit.full, latest)
+                    limit.owe(debt, limits, now)
         if question.over:
             self._all_answered(asked)
 

@@ -42,7 +42,6 @@ from disque_trio.node.core.queues.shares import (
     VALID,
     WANTED,
     Limit,
-    User,
 )
 from disque_trio.node.core.rpc.calls import LIMIT, Question
 from disque_trio.node.core.rpc.services import Services
@@ -204,14 +203,12 @@ class Limits:
 
     def _awaits_rate(self, limit: Limit, policy: Policy) -> bool:
         """Whether the rate of ``policy`` allows no job of the queue of ``limit`` yet."""
-        if not policy.rate:
-            return False
-        due = limit.full - limit.early(policy)
-        if due <= self._machine.now:
+        due = limit.rate_due(policy, self._machine.now)
+        if not due:
             return False
         if limit.reason != BY_ACTIVE:
             limit.reason = BY_RATE
-        self._wake_at(limit, int(due) + 1)
+        self._wake_at(limit, due)
         return True
 
     def without_room(self, most: int) -> list[bytes]:
@@ -260,8 +257,7 @@ class Limits:
             self._tell_all(limit)
 
     def _is_used_up(self, limit: Limit) -> bool:
-        active = self.policies.of(limit.name).active
-        return active > 0 and len(limit.in_hand) >= limit.room(self._replicas.own, active)
+        return limit.is_used_up(self._replicas.own, self.policies.of(limit.name).active)
 
     def _awaits_connections(self, limit: Limit) -> bool:
         """Whether to wait for the connection to a missing node, because this one has just started,
@@ -286,9 +282,7 @@ class Limits:
             self.of_groups.delivered(job)
         if limit is None or not policy.is_limited():
             return
-        if policy.rate:
-            now = float(self._machine.now)
-            limit.full = max(limit.full, now) + limit.interval(policy)
+        limit.count(policy, self._machine.now)
         if policy.active and job.retry:
             job.flags |= FLAG_IN_HAND
             limit.in_hand[job.id] = None
@@ -376,12 +370,7 @@ class Limits:
         if back > 0:
             self.of_groups.set_back(back)
             for limit in self.by_name.values():
-                limit.full -= back
-                limit.wanted -= back
-                limit.used -= back
-                limit.joined = limit.spare = limit.missed = 0
-                for user in limit.users.values():
-                    user.last_seen -= back
+                limit.set_back(back)
                 self._refresh_at(limit, now)
 
     @property
@@ -414,9 +403,7 @@ class Limits:
         """Tell the other nodes that this one still uses the queue of ``limit``, or stop using
         it."""
         now = self._machine.now
-        for id, user in list(limit.users.items()):
-            if now - user.last_seen >= VALID:
-                del limit.users[id]
+        limit.forget_silent(now)
         policy = self.policies.of(limit.name)
         if policy.rate:  # no more debt than one job by this rate, whatever it was before
             limit.full = min(limit.full, now + limit.most_debt(policy))
@@ -505,7 +492,7 @@ class Limits:
             (_QUEUE, limit.name),
             (_WANTS, pack_number(1 if self._wants(limit) else 0)),
             (_IN_HAND, pack_number(len(limit.in_hand))),
-            (_DEBT, pack_number(int(limit.full - now) if limit.full > now else 0)),
+            (_DEBT, pack_number(limit.debt(now))),
         ]
 
     def _tell_all(self, limit: Limit) -> None:
@@ -519,11 +506,7 @@ class Limits:
     def _learn(self, limit: Limit, sender: bytes, fields: list[Field]) -> None:
         """Note how the node ``sender`` uses the queue of ``limit``."""
         wants = number_of(fields, _WANTS) != 0
-        in_hand = number_of(fields, _IN_HAND)
-        if wants or in_hand:
-            limit.users[sender] = User(self._machine.now, wants, in_hand)
-        else:
-            limit.users.pop(sender, None)
+        limit.heard(sender, wants, number_of(fields, _IN_HAND), self._machine.now)
 
     def _on_answer(self, limit: Limit, question: Question) -> None:
         """Handle the answers of other nodes."""
@@ -536,8 +519,7 @@ class Limits:
             self._learn(limit, sender, fields)
             policy = self.policies.of(limit.name)
             if not limit.joined and policy.rate:
-                debt = float(number_of(fields, _DEBT))  # another node may say anything
-                limit.full = max(limit.full, now + min(debt, limit.most_debt(policy)))
+                limit.owe(number_of(fields, _DEBT), policy, now)
         if question.over:
             self._all_answered(limit)
             self._serve(limit)

@@ -89,6 +89,54 @@ class Limit:
         in ms."""
         return self.early(policy) + self.interval(policy)
 
+    def rate_due(self, policy: Policy, now: int) -> int:
+        """Return when the rate of ``policy`` allows the next job, in ms; 0: it does so now."""
+        if not policy.rate:
+            return 0
+        due = self.full - self.early(policy)
+        return int(due) + 1 if due > now else 0
+
+    def count(self, policy: Policy, now: int) -> None:
+        """Count a delivery at ``now`` (ms) for the rate of ``policy``."""
+        if policy.rate:
+            self.full = max(self.full, float(now)) + self.interval(policy)
+
+    def debt(self, now: int) -> int:
+        """Return how long the bucket takes to be full, in ms."""
+        return int(self.full - now) if self.full > now else 0
+
+    def owe(self, debt: int, policy: Policy, now: int) -> None:
+        """Note that another node has said at ``now`` (ms) that its bucket takes ``debt`` ms to be
+        full. It may say anything."""
+        self.full = max(self.full, now + min(float(debt), self.most_debt(policy)))
+
+    def is_used_up(self, own: bytes, active: int) -> bool:
+        """Whether this node, with the ID ``own``, has as many of ``active`` jobs in hand as it may;
+        0: there is no limit."""
+        return active > 0 and len(self.in_hand) >= self.room(own, active)
+
+    def heard(self, sender: bytes, wants: bool, in_hand: int, now: int) -> None:
+        """Note what the node ``sender`` has said of itself at ``now`` (ms)."""
+        if wants or in_hand:
+            self.users[sender] = User(now, wants, in_hand)
+        else:
+            self.users.pop(sender, None)
+
+    def forget_silent(self, now: int) -> None:
+        """Forget the nodes that have said nothing for too long at ``now`` (ms)."""
+        for id, user in list(self.users.items()):
+            if now - user.last_seen >= VALID:
+                del self.users[id]
+
+    def set_back(self, back: int) -> None:
+        """Move all times ``back`` as far as the clock was set back (ms), and plan nothing."""
+        self.full -= back
+        self.wanted -= back
+        self.used -= back
+        self.joined = self.spare = self.missed = 0
+        for user in self.users.values():
+            user.last_seen -= back
+
     def share(self, own: bytes, active: int) -> int:
         """Return the share of this node, with the ID ``own``, of ``active`` jobs in hand."""
         return _divide(self._left(active), [own, *self._wanting()])[own]

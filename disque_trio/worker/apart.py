@@ -2,7 +2,6 @@
 
 import socket
 import subprocess
-import sys
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -18,7 +17,7 @@ from disque_trio.tasks.definition import Definition
 from disque_trio.tasks.ending import Failed
 from disque_trio.tasks.messages import describe
 from disque_trio.tasks.retrying import is_final
-from disque_trio.worker.link import SocketEnd
+from disque_trio.worker.link import SocketEnd, start_program
 from disque_trio.worker.options import Options
 from disque_trio.worker.reaping import reap
 
@@ -55,7 +54,7 @@ class Apart:
         assert job is not None
         ours, theirs = socket.socketpair()
         with theirs:
-            process = start(theirs.fileno())
+            process = start_program("solo", theirs.fileno())
         self._log.notice("a task runs in a process of its own", job=job.id, pid=process.pid)
         link = SocketEnd(ours)
         try:
@@ -116,12 +115,3 @@ class Apart:
         memory = memory or reap(process, 0)
         how = death(how_ended(process.wait()), memory)
         raise Failed(how, crashed=begun)
-
-
-def start(descriptor: int) -> "subprocess.Popen[bytes]":
-    """Start the process for one task. ``descriptor``: its end of the link."""
-    command = [sys.executable, "-m", "disque_trio.worker.solo", str(descriptor)]
-    # In a session of its own, so that Ctrl-C only reaches it through the worker process.
-    return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, pass_fds=(descriptor,), start_new_session=True
-    )

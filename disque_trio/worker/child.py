@@ -26,7 +26,7 @@ from disque_trio.tasks import Disque
 from disque_trio.tasks.messages import describe
 from disque_trio.tasks.running import Outcome, Runner
 from disque_trio.worker.apart import Apart
-from disque_trio.worker.link import MappedPage, SocketEnd, line, read_line
+from disque_trio.worker.link import MappedPage, SocketEnd, inherited, line, read_line
 from disque_trio.worker.options import Options
 from disque_trio.worker.round_robin import QueueWeight, RoundRobin
 from disque_trio.worker.slots import Slots, loops_of
@@ -399,11 +399,8 @@ def leave() -> None:
 
 def main() -> int:
     """Run the worker process and return its exit status."""
-    descriptors = [int(word) for word in sys.argv[1:3]]
-    del sys.argv[1:]
-    for descriptor in descriptors:
-        os.set_inheritable(descriptor, False)  # programs that tasks start must not keep them open
-    sock = socket.socket(fileno=descriptors[0])
+    ours, page = inherited()
+    sock = socket.socket(fileno=ours)
     orders = read_line(sock)
     options = Options.from_json(orders["options"])
     log = Logging(options.log_level, options.log_format).log
@@ -416,7 +413,7 @@ def main() -> int:
         child = Child(
             app,
             SocketEnd(sock),
-            MappedPage(descriptors[1]),
+            MappedPage(page),
             options,
             place=orders["place"],
             first=orders["first"],

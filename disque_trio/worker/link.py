@@ -12,6 +12,8 @@ import mmap
 import os
 import socket
 import struct
+import subprocess
+import sys
 from typing import Any
 
 import trio
@@ -63,6 +65,25 @@ class MappedPage:
         """Release the memory."""
         self._memory.close()
         os.close(self.descriptor)
+
+
+def start_program(module: str, *descriptors: int) -> "subprocess.Popen[bytes]":
+    """Start a module of this package as a program, which inherits these descriptors and takes them
+    with ``inherited``. Raises OSError."""
+    command = [sys.executable, "-m", f"disque_trio.worker.{module}", *map(str, descriptors)]
+    # In a session of its own, so that Ctrl-C only reaches it through the process that starts it.
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, pass_fds=descriptors, start_new_session=True
+    )
+
+
+def inherited() -> list[int]:
+    """Take the descriptors that this program has inherited from its command line."""
+    descriptors = [int(word) for word in sys.argv[1:]]
+    del sys.argv[1:]
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)  # programs that tasks start must not keep them open
+    return descriptors
 
 
 def line(kind: str, **fields: Any) -> bytes:

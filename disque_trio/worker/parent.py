@@ -9,7 +9,6 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import time
 from functools import partial
 from http import HTTPStatus
@@ -32,7 +31,7 @@ from disque_trio.worker.figures import Figures
 from disque_trio.worker.keeper import Keeper, login_of
 from disque_trio.worker.lease import Lease
 from disque_trio.worker.ledger import RUNNING, LedgerEntry
-from disque_trio.worker.link import MappedPage, Message, SocketEnd
+from disque_trio.worker.link import MappedPage, Message, SocketEnd, start_program
 from disque_trio.worker.options import Options
 from disque_trio.worker.reaping import reap
 from disque_trio.worker.sources import Sources
@@ -83,13 +82,8 @@ def start_process(member: Member) -> Process:
     """Start the process of ``member``. Raises OSError."""
     page = MappedPage.make()
     ours, theirs = socket.socketpair()
-    descriptors = (theirs.fileno(), page.descriptor)
-    command = [sys.executable, "-m", "disque_trio.worker.child", *map(str, descriptors)]
     try:
-        # In a session of its own, so that Ctrl-C only reaches it through the parent.
-        popen = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, pass_fds=descriptors, start_new_session=True
-        )
+        popen = start_program("child", theirs.fileno(), page.descriptor)
     except OSError:
         ours.close()
         page.close()

@@ -23,7 +23,7 @@ from disque_trio.tasks.hooks import Running, around
 from disque_trio.tasks.messages import describe
 from disque_trio.tasks.retrying import of_job
 from disque_trio.worker.child import CannotStart, find_app, leave, start
-from disque_trio.worker.link import line, read_line
+from disque_trio.worker.link import inherited, line, read_line
 from disque_trio.worker.options import Options
 from disque_trio.worker.target import AppError
 
@@ -71,10 +71,8 @@ async def run(app: Disque, orders: dict[str, Any], link: socket.socket) -> bytes
 
 def main() -> int:
     """Run the process and return its exit status."""
-    descriptor = int(sys.argv[1])
-    del sys.argv[1:]
-    os.set_inheritable(descriptor, False)
-    sock = socket.socket(fileno=descriptor)
+    [ours] = inherited()
+    sock = socket.socket(fileno=ours)
     orders = read_line(sock)
     options = Options.from_json(orders["options"])
     Logging(options.log_level, options.log_format)

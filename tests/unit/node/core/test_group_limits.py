@@ -7,6 +7,7 @@ import pytest
 
 from disque_trio.node.core.queues.shares import SPARED, VALID
 from disque_trio.respserver.client import Client
+from tests.support.come_and_go import come_and_go
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench, counted_extras
 from tests.support.policies import set_policy
@@ -419,32 +420,8 @@ def test_what_is_in_hand_never_exceeds_the_limit(seed: int) -> None:
     rng = random.Random(seed)
     active = rng.randrange(1, 4)
     mesh = mesh_with(20, "abc", group_active=active)
-    free: list[tuple[int, Client]] = [(i, mesh[i].client()) for i in range(3) for _ in range(6)]
-    busy: list[tuple[int, Client]] = []
-    taken: list[bytes] = []
     most = 0
-    for _ in range(600):
-        step = rng.randrange(4)
-        if step == 0 and free:
-            index, client = free.pop(rng.randrange(len(free)))
-            mesh[index].send(client, "GETJOB", "TIMEOUT", rng.randrange(1, 5000), "FROM", "q")
-            busy.append((index, client))
-        elif step == 1 and taken:
-            mesh[rng.randrange(3)]("ACKJOB", taken.pop(rng.randrange(len(taken))))
-        elif step == 2:
-            for bench in mesh.nodes:  # the packets are slow
-                bench.now += 50
-                bench.node.tick(bench.now)
-        else:
-            mesh.settle()
-            mesh.advance(rng.random() / 5)
-        for index, client in list(busy):
-            if not client.blocked:
-                busy.remove((index, client))
-                free.append((index, client))
-                taken += [
-                    id for reply in mesh[index].replies(client) if reply for id in Bench.ids(reply)
-                ]
+    for _ in come_and_go(mesh, rng, 6):
         counts = in_hand(*mesh.nodes)
         assert all(count <= active for count in counts.values())
         most = max(most, *counts.values(), 0)

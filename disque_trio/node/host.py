@@ -14,7 +14,7 @@ from disque_trio.eventlog.recorder import EventLog
 from disque_trio.node.core.node import Node
 from disque_trio.node.index_file import IndexFile
 from disque_trio.node.progress_file import ProgressFile
-from disque_trio.node.sibling_table import SiblingReport
+from disque_trio.node.sibling_table import DUMP, RESTART, SiblingReport
 from disque_trio.node.worker import Worker
 from disque_trio.notation.addresses import format_address
 from disque_trio.process.restart import replace_process
@@ -115,9 +115,9 @@ class NodeHost(ProcessHost):
 
     def _obey(self, what: bytes) -> str | None:
         """Do what another process asks for; return what went wrong."""
-        if what == b"RESTART":
+        if what == RESTART:
             return self.restart()
-        if what == b"DUMP":
+        if what == DUMP:
             return self._dump()
         self._node_program.daemon.persistence.rewriting.apply()
         return None

@@ -9,6 +9,11 @@ from typing import Final
 
 from disque_trio.respserver.commands.info import Fields
 
+# What one process can ask another one to do (see ``siblings``).
+RESTART: Final = b"RESTART"
+DUMP: Final = b"DUMP"
+APPLY: Final = b"APPLY"
+
 PATIENCE: Final = 5.0  # s without a report until a process that is connected counts as silent
 
 UP: Final = "up"

@@ -32,7 +32,14 @@ from disque_trio.node.core.client_place import FOREVER, REST, ClientPlace, subje
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queues.owners import able
 from disque_trio.node.handed_client import HandedClient, pack, unpack
-from disque_trio.node.sibling_table import SiblingReport, SiblingTable, read_report
+from disque_trio.node.sibling_table import (
+    APPLY,
+    DUMP,
+    RESTART,
+    SiblingReport,
+    SiblingTable,
+    read_report,
+)
 from disque_trio.notation.addresses import host_of
 from disque_trio.process.logs import Log
 from disque_trio.resp.command import encode_command
@@ -57,9 +64,6 @@ _SHARE = 50  # ... which take at most one part in this many of the time
 _QUEUES_A_STEP = 1_000
 _ANSWERS = 300.0  # s that another process may take to write its jobs ...
 _RETURNS = 600.0  # ... and then to load them
-RESTART = b"RESTART"
-DUMP = b"DUMP"
-APPLY = b"APPLY"
 _FORM = b"1"  # of the messages; a process of another release may have another one
 _CREDENTIALS = struct.Struct("3i")  # process, user and group at the other end
 

@@ -7,7 +7,8 @@ says why, and the rest goes on as before.
 
 from collections.abc import Awaitable, Callable
 
-from disque_trio.node.siblings import APPLY, DUMP, RESTART, Siblings
+from disque_trio.node.sibling_table import APPLY, DUMP, RESTART
+from disque_trio.node.siblings import Siblings
 from disque_trio.resp.reply import error
 from disque_trio.respserver.client import Client, Pending
 from disque_trio.respserver.io.engine import Engine

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import trio
 
-from disque_trio.node.siblings import APPLY, DUMP, RESTART
+from disque_trio.node.sibling_table import APPLY, DUMP, RESTART
 from disque_trio.node.together import Together
 from disque_trio.respserver.client import Client
 

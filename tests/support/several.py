@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.harness import LiveNode, free_ports, wait_until
+from tests.support.harness import LiveNode, Wire, free_ports, wait_until
 from tests.support.live_helpers import add_job, spawn
 
 COUNT = 2
@@ -39,11 +39,15 @@ class Several:
         except NOT_YET:
             return False
 
-    def add(self, number: int) -> str:
-        """Add a job at that process; returns its id."""
+    def wire(self, number: int) -> Wire:
+        """A client of that process, also where clients of the common port get any."""
         wire = self.nodes[number].wire()
         wire("HELLO")  # at the common port, this leads to the first one
-        return add_job(wire, *ALONE)
+        return wire
+
+    def add(self, number: int) -> str:
+        """Add a job at that process; returns its id."""
+        return add_job(self.wire(number), *ALONE)
 
     def pid(self, number: int) -> int:
         return int(self.nodes[number].info("server")["process_id"])

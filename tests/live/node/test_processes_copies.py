@@ -6,7 +6,7 @@ from tests.support.several import Start
 
 def test_a_host_counts_once_for_copies(several: Start) -> None:
     server = several()
-    wire = server.nodes[0].wire()
+    wire = server.wire(0)
     assert wire.error("ADDJOB", "q", "body", 0, "REPLICATE", 2).startswith("NOREPL")
     id = add_job(wire, "q", "body")  # as many copies as possible
     assert pairs(wire("SHOW", id))["repl"] == 1

@@ -103,7 +103,8 @@ class JobFilters(TypedDict, total=False):
 
     Keys:
         count: about how many jobs each step looks at.
-        queue, states, group: the queue of the jobs, the states they may be in, their group.
+        queue, states, group: the queue of the jobs, the states they may be in (see STATE of JSCAN),
+            their group.
         min_age, max_age: seconds since the job was added.
         min_returns: the least number of times that the job was queued again.
         headers: names and values that the job must have.

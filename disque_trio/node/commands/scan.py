@@ -13,7 +13,7 @@ from disque_trio.glob import MAX_PATTERN, Glob
 from disque_trio.node.commands.arguments import at_least, parse_count
 from disque_trio.node.commands.jobs import describe
 from disque_trio.node.core.changes.contents import is_delivered
-from disque_trio.node.core.changes.state_counts import JobStateCounts
+from disque_trio.node.core.changes.state_counts import STAGES, JobStateCounts, stage_of
 from disque_trio.node.core.jobs.job import ACTIVE, FLAG_PAUSED, STATE_NAMES, Job
 from disque_trio.node.core.jobs.registry import Registry
 from disque_trio.node.core.node import Node
@@ -54,10 +54,9 @@ def _pattern(word: bytes) -> int:
 
 
 def _state(word: bytes) -> int:
-    state = word.lower()
-    if state not in STATE_NAMES:
+    if word.lower() not in (*STATE_NAMES, *STAGES):
         raise CommandError("ERR Invalid job state name")
-    return STATE_NAMES.index(state)
+    return 0
 
 
 def _group(word: bytes) -> int:
@@ -179,7 +178,8 @@ class JobFilter:
     """The jobs that JSCAN returns.
 
     Attributes:
-        queues, states: one of these, if any are given. Repeating one costs nothing.
+        queues, states: one of these, if any are given. Repeating one costs nothing. A state is one
+            of ``STATE_NAMES`` or of ``STAGES``.
         min_age, max_age: s since the job was added; -1: not given.
         returns: how often it was queued again, at least.
         group: its group; empty: any.
@@ -189,7 +189,7 @@ class JobFilter:
 
     def __init__(self, words: Found) -> None:
         self.queues = set(words.all("QUEUE"))
-        self.states = {_state(state) for state in words.all("STATE")}
+        self.states = {state.lower() for state in words.all("STATE")}
         self.min_age = words.number("MINAGE", -1)
         self.max_age = words.number("MAXAGE", -1)
         self.returns = words.number("MINRETURNS", 0)
@@ -215,7 +215,6 @@ class JobFilter:
         if (
             job.body is None
             or (self.queues and job.queue not in self.queues)
-            or (self.states and job.state not in self.states)
             or int(job.nacks + job.deliveries) < self.returns
             or (self.taken and not (job.retry and is_delivered(job)))
         ):
@@ -223,7 +222,17 @@ class JobFilter:
         age = (node.now - job.ctime // 1_000_000) // 1000
         if age < self.min_age or 0 <= self.max_age < age:
             return False
+        if self.states and not self._is_in(node, job):
+            return False
         return not (self.headers or self.group) or self._carries(node, job)
+
+    def _is_in(self, node: Node, job: Job) -> bool:
+        """Whether ``job`` is in one of the states."""
+        # A job that has ended since the scan found it has no name.
+        if job.state < len(STATE_NAMES) and STATE_NAMES[job.state] in self.states:
+            return True
+        stage = stage_of(job, node.store.trailers.is_dead_letter(job), node.now)
+        return stage in self.states
 
     def _carries(self, node: Node, job: Job) -> bool:
         """Whether ``job`` has the group and the headers."""

@@ -45,6 +45,30 @@ def state_of(job: Job, now: int) -> str:
     return RETRYING if job.delivered is None else COPY
 
 
+# What users call the stages of a job that waits or runs; other jobs have none.
+RUNNING: Final = b"running"
+DELAYED: Final = b"delayed"
+RETRIED: Final = b"retrying"
+DEAD: Final = b"dead"
+STAGES: Final = (RUNNING, DELAYED, RETRIED, DEAD)
+
+
+def stage_of(job: Job, dead: bool, now: int) -> bytes:
+    """The stage of ``job`` at ``now`` (ms), which is one of ``STAGES``, or empty. ``dead``: it is a
+    dead letter. One that a worker has runs, also if it came back before; a copy has no stage until
+    this node queues it."""
+    state = state_of(job, now)
+    if state == IN_HAND:
+        return RUNNING
+    if state in (COPY, ADDING, ENDED):
+        return b""
+    if dead:
+        return DEAD
+    if job.nacks + job.deliveries > 0:
+        return RETRIED
+    return DELAYED if state == LATER else b""
+
+
 class JobStateCounts:
     """The counts of the jobs of one queue, on one node.
 

@@ -155,6 +155,35 @@ def test_jscan_filters_by_queue_and_states(bench: Bench) -> None:
     assert walk(bench, "JSCAN", "QUEUE", "nosuch") == []
 
 
+def test_jscan_filters_by_stage(bench: Bench) -> None:
+    fresh = bench.add("fresh")
+    delayed = bench.add("later", "b", "DELAY", 5)
+    taken, again = bench.add("taken"), bench.add("again")
+    paused, dead, copy = bench.add("paused"), bench.add("dead"), bench.add("copy")
+    for queue in ("taken", "again", "paused", "dead"):
+        bench("GETJOB", "FROM", queue)
+    bench("QSET", "dead", "DEAD", "letters")
+    bench("NACK", again)
+    bench("NACK", paused, "DELAY", 60)
+    bench("NACK", dead, "DEAD")
+    job = bench.node.store.jobs.get(copy)
+    assert job is not None
+    bench.node.store.dequeue(job)  # as if another node delivered it
+    job.delivered = (b"n" * 40,)
+    assert walk(bench, "JSCAN", "STATE", "running") == [taken]
+    assert walk(bench, "JSCAN", "STATE", "Delayed") == [delayed]
+    assert sorted(walk(bench, "JSCAN", "STATE", "retrying")) == sorted([again, paused])
+    [letter] = walk(bench, "JSCAN", "QUEUE", "letters")  # a job of its own
+    assert walk(bench, "JSCAN", "STATE", "dead") == [letter]
+    assert sorted(walk(bench, "JSCAN", "STATE", "dead", "STATE", "queued")) == sorted(
+        [fresh, again, letter]
+    )
+    bench.advance(5)
+    assert walk(bench, "JSCAN", "STATE", "delayed") == []
+    bench("GETJOB", "FROM", "again")
+    assert sorted(walk(bench, "JSCAN", "STATE", "running")) == sorted([taken, again])
+
+
 def test_jscan_takes_a_number_as_the_name_of_a_queue(bench: Bench) -> None:
     job = bench.add("17")
     bench.add("18")

@@ -46,6 +46,7 @@ from disque_trio.respserver.batches import Batch, Sliced
 from disque_trio.respserver.client import PIECE, Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX, parse_timeout
+from disque_trio.respserver.words import Found
 
 MOST_TAKEN: Final = 4 << 20  # bytes of bodies for one GETJOB, plus what is taken at once
 
@@ -500,25 +501,24 @@ def show(node: Node, client: Client, args: list[bytes]) -> None:
     """SHOW: all fields of a job. CLIENT: also which client has it, and for how long. MAXBODY: only
     this much of the body, and its size."""
     words = node.read(args)
-    limit = words.number("MAXBODY", 0) if words.has("MAXBODY") else None
     job = find_job(node, args[1])
     if job is None:
         client.out.append(null(client.resp))
         return
-    fields = describe(node, job, limit)
-    if limit is not None:
-        fields += [b"body-size", len(job.body or b"")]
-    taking = job.taking
-    if words.has("CLIENT") and taking is not None and is_delivered(job):
-        fields += [b"client", taking.client, b"client-since", max(node.now - taking.last_seen, 0)]
-    client.out.append(encode(fields, client.resp))
+    client.out.append(encode(describe(node, job, *wanted_fields(words)), client.resp))
 
 
-def describe(node: Node, job: Job, limit: int | None = None) -> list[Value]:
+def wanted_fields(words: Found) -> tuple[int | None, bool]:
+    """What the options of SHOW and JSCAN want ``describe`` to tell of a job: how many bytes of the
+    body, all if None; and which client has it."""
+    return words.number("MAXBODY", 0) if words.has("MAXBODY") else None, words.has("CLIENT")
+
+
+def describe(node: Node, job: Job, limit: int | None, with_client: bool) -> list[Value]:
     """Return all fields of ``job`` for SHOW and JSCAN REPLY all, as alternating names and values.
 
-    Those that C Disque does not have come last, and only if set. limit: bytes of the body; None:
-    all.
+    Those that C Disque does not have come last, and only if set. limit, with_client: see
+    ``wanted_fields``.
     """
     now = node.now
     holders: list[Value] = [node.id] if job.delivered is None else list(job.delivered)
@@ -552,6 +552,10 @@ def describe(node: Node, job: Job, limit: int | None = None) -> list[Value]:
     if taking is not None and taking.progress and is_delivered(job):
         fraction, _, text = taking.progress.partition(b" ")
         fields += [b"progress", fraction, b"progress-text", text]
+    if limit is not None:
+        fields += [b"body-size", len(job.body or b"")]
+    if with_client and taking is not None and is_delivered(job):
+        fields += [b"client", taking.client, b"client-since", max(node.now - taking.last_seen, 0)]
     return fields
 
 

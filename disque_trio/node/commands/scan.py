@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from disque_trio.glob import MAX_PATTERN, Glob
 from disque_trio.node.commands.arguments import at_least, parse_count
-from disque_trio.node.commands.jobs import describe
+from disque_trio.node.commands.jobs import describe, wanted_fields
 from disque_trio.node.core.changes.contents import is_delivered
 from disque_trio.node.core.changes.state_counts import STAGES, JobStateCounts, stage_of
 from disque_trio.node.core.jobs.job import ACTIVE, FLAG_PAUSED, STATE_NAMES, Job
@@ -24,6 +24,7 @@ from disque_trio.resp.reply import bulk, encode
 from disque_trio.respserver.batches import Reading
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
+from disque_trio.respserver.commands.arguments import parse_size
 from disque_trio.respserver.words import Found, Value
 
 DEFAULT_COUNT: Final = 100
@@ -85,6 +86,7 @@ JSCAN: Final[dict[str, Value]] = {
     "MINRETURNS": number("ERR MINRETURNS must be a non negative number"),
     "GROUP": _group,
     "REPLY": _reply,
+    "MAXBODY": parse_size,
 }
 
 
@@ -253,10 +255,11 @@ def jscan(node: Node, client: Client, args: list[bytes]) -> None:
 class _JobReading(_Scan[Job]):
     """The reply of JSCAN."""
 
-    __slots__ = ("_wanted", "_whole")
+    __slots__ = ("_fields", "_wanted", "_whole")
 
     def __init__(self, node: Node, client: Client, args: list[bytes], words: Found) -> None:
         self._whole = words.text("REPLY").lower() == b"all"
+        self._fields = wanted_fields(words)
         self._wanted = JobFilter(words)
         most = MAX_WHOLE_JOBS if self._whole else MAX_IDS
         super().__init__(node, client, args, node.store.jobs, words, most)
@@ -281,7 +284,7 @@ class _JobReading(_Scan[Job]):
     def entry(self, item: Job) -> bytes:
         if self._whole:
             self.spent += _DESCRIBED
-            return encode(describe(self.node, item), self.client.resp)
+            return encode(describe(self.node, item, *self._fields), self.client.resp)
         return b"+%b\r\n" % item.id
 
 

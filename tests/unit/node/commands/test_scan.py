@@ -184,6 +184,17 @@ def test_jscan_filters_by_stage(bench: Bench) -> None:
     assert sorted(walk(bench, "JSCAN", "STATE", "running")) == sorted([taken, again])
 
 
+def test_whole_jobs_come_with_as_much_as_show_is_asked_for(bench: Bench) -> None:
+    bench.add("q", "a long body")
+    bench("GETJOB", "FROM", "q")
+    [job] = walk(bench, "JSCAN", "REPLY", "all", "CLIENT", "MAXBODY", 3)
+    fields = dict(zip(job[::2], job[1::2], strict=True))  # type: ignore[call-overload]
+    assert (fields[b"body"], fields[b"body-size"]) == (b"a l", 11)
+    assert {b"client", b"client-since"} <= fields.keys()
+    assert bench("SHOW", fields[b"id"], "CLIENT", "MAXBODY", 3) == job
+    assert bench.error("JSCAN", "MAXBODY", "x").startswith("ERR ")
+
+
 def test_jscan_takes_a_number_as_the_name_of_a_queue(bench: Bench) -> None:
     job = bench.add("17")
     bench.add("18")

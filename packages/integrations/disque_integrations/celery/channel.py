@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 import trio
 from kombu.transport import virtual
 
-from disque_integrations.celery import messages
+from disque_integrations.celery import messages, revoking
 from disque_integrations.celery.consumer import MAX_CREDIT, Consumer, refuse
 from disque_integrations.celery.exchanges import DirectExchange, FanoutExchange, TopicExchange
 from disque_integrations.celery.inbox import Inbox
@@ -36,6 +36,7 @@ from disque_trio.client import (
 from disque_trio.client import Client as AsyncClient
 from disque_trio.client.requests import addjob, new_key
 from disque_trio.client.sync import Client
+from disque_trio.client.urls import Cluster
 from disque_trio.job_options import JobOptions
 from disque_trio.respclient.log import library_log
 
@@ -83,16 +84,21 @@ class Link(Protocol):
     """The connection that a channel belongs to.
 
     Attributes:
+        client: kombu's connection.
         inbox: where messages arrive; None if the connection is closed.
         disque: the client.
+        cluster: its nodes.
         express: the short way to the client's node.
     """
 
+    client: Any
     options: TransportOptions
     inbox: Inbox | None
 
     @property
     def disque(self) -> Client: ...
+    @property
+    def cluster(self) -> Cluster: ...
     @property
     def express(self) -> Express: ...
     def _deliver(self, message: Message, queue: str) -> None: ...
@@ -139,9 +145,12 @@ class Channel(virtual.Channel):
     def publish(self, exchange: str, routing_key: str | None, message: Message) -> None:
         """Add a message to all queues that are bound on the server. Raises DisqueError."""
         topic = self._topic(exchange, routing_key)
-        if messages.transient(message):
+        # Celery marks commands for workers as persistent.
+        if messages.transient(message) or exchange.endswith(revoking.PIDBOX):
             body, ttl = messages.encode(message), self._options.transient_ttl
             self._publish(topic, body, replicate=1, retry=0, ttl=ttl)
+            if ids := revoking.revoked(exchange, message):
+                revoking.cancel(self.connection, exchange, ids)
             return
         self._add(self._publish, topic, message, topic=True)
 
@@ -158,7 +167,7 @@ class Channel(virtual.Channel):
         ttl = self._options.ttl if ttl is None else max(ttl, 1)
         if at is not None:
             ttl += max(at - time.time(), 0) + 1
-        body = messages.encode(message)
+        body, headers = messages.encode(message), messages.headers(message)
         timeout = self._options.add_timeout
         options = JobOptions(
             replicate=self._options.replicate,
@@ -170,16 +179,24 @@ class Channel(virtual.Channel):
         if self._options.unique and time.monotonic() >= self._no_keys_until:
             key, kept = new_key(), self._options.kept
             if not topic:
-                command = addjob(to, body, timeout, key=key, kept=kept, **options)
+                command = addjob(to, body, timeout, headers=headers, key=key, kept=kept, **options)
                 if self._express.ask(to, command) is not None:
                     return
             try:
-                add(to, body, timeout=timeout, unique=key, unique_for=kept, **options)
+                add(
+                    to,
+                    body,
+                    timeout=timeout,
+                    headers=headers,
+                    unique=key,
+                    unique_for=kept,
+                    **options,
+                )
                 return
             except NoUniqueError:
                 # Too few nodes are up to agree. Do not wait for them again and again.
                 self._no_keys_until = time.monotonic() + _WITHOUT_KEYS
-        add(to, body, timeout=timeout, **options)
+        add(to, body, timeout=timeout, headers=headers, **options)
 
     def _next_delivery_tag(self) -> str:
         return ""  # set to the job's id when the job arrives

@@ -15,6 +15,9 @@ Message: TypeAlias = dict[str, Any]
 ``content-encoding``, ``headers``, and ``properties``, which say where it should go."""
 
 MAX_PRIORITY: Final = 7
+TASK_ID: Final = "celery-id"
+"""The header of a job that names its task by Celery's id."""
+
 _TRANSIENT: Final = 1  # delivery_mode of AMQP
 
 
@@ -62,6 +65,13 @@ def due(headers: Mapping[str, Any]) -> float | None:
     except ValueError:
         return None
     return at.timestamp() if at.tzinfo is not None and at.timestamp() > time.time() else None
+
+
+def headers(message: Message) -> dict[str, str] | None:
+    """Return the headers of the job, by which it can be found; None if it is not a task's."""
+    given = message["headers"]
+    id = given.get("id") if "task" in given else None
+    return {TASK_ID: id} if id and isinstance(id, str) else None
 
 
 def expires(message: Message) -> float | None:

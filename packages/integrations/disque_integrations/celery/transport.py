@@ -12,6 +12,7 @@ from disque_integrations.celery.inbox import Inbox
 from disque_integrations.celery.options import CLIENTS, Access, TransportOptions, cluster_of
 from disque_integrations.express import Express
 from disque_trio.client.sync import Client
+from disque_trio.client.urls import Cluster
 from disque_trio.respclient.errors import (
     AuthError,
     ConnectionLost,
@@ -76,6 +77,13 @@ class Transport(virtual.Transport):
         if self._disque is None:
             raise ConnectionLost("the connection is closed")
         return self._disque
+
+    @property
+    def cluster(self) -> Cluster:
+        """The nodes."""
+        if self._access is None:
+            raise ConnectionLost("the connection is closed")
+        return self._access.cluster
 
     @property
     def express(self) -> Express:

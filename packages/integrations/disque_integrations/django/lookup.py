@@ -2,17 +2,10 @@
 
 import time
 
-import trio
-
+from disque_integrations.elsewhere import ask_others
 from disque_trio.client.client import Client
-from disque_trio.client.connecting import connect_to
-from disque_trio.client.nodes import LEAVING_PRIORITY
 from disque_trio.client.shown import ShownJob
 from disque_trio.client.urls import Cluster
-from disque_trio.respclient.errors import DisqueError
-
-PATIENCE = 1.0
-"""Seconds that other nodes have to answer."""
 
 
 async def unfinished(client: Client, cluster: Cluster, id: str) -> tuple[bytes, bool] | None:
@@ -28,7 +21,7 @@ async def unfinished(client: Client, cluster: Cluster, id: str) -> tuple[bytes, 
     job = await _shown(client, id)
     found = [job]
     if job is None or _taken(job):
-        found += await _elsewhere(client, cluster, id)
+        found += await ask_others(client, cluster, lambda node: _shown(node, id))
     known = [job for job in found if job is not None]
     if not known or any(job.state == "acked" for job in known):
         return None
@@ -38,26 +31,6 @@ async def unfinished(client: Client, cluster: Cluster, id: str) -> tuple[bytes, 
 async def _shown(client: Client, id: str) -> ShownJob | None:
     record = await client.show(id)
     return None if record is None else ShownJob.of(record)
-
-
-async def _elsewhere(client: Client, cluster: Cluster, id: str) -> list[ShownJob | None]:
-    """Return the replies to SHOW of those other nodes that answer."""
-    found: list[ShownJob | None] = []
-
-    async def ask(address: str) -> None:
-        try:
-            async with connect_to(cluster.only(address), 0, PATIENCE) as node:
-                found.append(await _shown(node, id))
-        except DisqueError:
-            pass  # it cannot be asked at the moment
-
-    hello = await client.hello()
-    with trio.move_on_after(PATIENCE):
-        async with trio.open_nursery() as nursery:
-            for node in hello.nodes:
-                if node.id != hello.node_id and node.priority < LEAVING_PRIORITY:
-                    nursery.start_soon(ask, str(node.address))
-    return found
 
 
 def _taken(job: ShownJob) -> bool:

@@ -1,6 +1,7 @@
 """The Celery integration without a node."""
 
 import importlib
+import json
 import os
 import re
 import sys
@@ -15,7 +16,7 @@ from celery.exceptions import ImproperlyConfigured
 from kombu.transport import resolve_transport
 
 import disque_integrations.celery
-from disque_integrations.celery import messages
+from disque_integrations.celery import messages, revoking
 from disque_integrations.celery.backend import Backend
 from disque_integrations.celery.chords import Parts
 from disque_integrations.celery.inbox import Inbox
@@ -83,6 +84,35 @@ def test_a_time_in_the_future_delays_a_task() -> None:
     assert messages.due({"eta": at.isoformat()}) == at.timestamp()
     for eta in (None, "soon", "2020-01-01T00:00:00+00:00", at.replace(tzinfo=None).isoformat()):
         assert messages.due({"eta": eta}) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "ids"),
+    [
+        ({"method": "revoke", "arguments": {"task_id": "a"}}, ["a"]),
+        ({"method": "revoke", "arguments": {"task_id": ["a", "b"]}, "destination": []}, ["a", "b"]),
+        ({"method": "revoke", "arguments": {"task_id": "a"}, "destination": ["w"]}, []),
+        ({"method": "revoke", "arguments": {"task_id": "a"}, "pattern": "w*"}, []),
+        ({"method": "revoke", "arguments": None}, []),
+        ({"method": "ping", "arguments": {}}, []),
+        (["revoke"], []),
+    ],
+)
+def test_tasks_are_cancelled_that_all_workers_are_told_to_drop(said: Any, ids: list[str]) -> None:
+    told: messages.Message = {
+        "body": json.dumps(said),
+        "content-type": "application/json",
+        "content-encoding": "utf-8",
+    }
+    assert revoking.revoked("celery.pidbox", told) == ids
+    assert revoking.revoked("celery.news", told) == []
+    assert revoking.revoked("celery.pidbox", {**told, "body": "{"}) == []
+
+
+def test_the_jobs_of_tasks_can_be_found_by_their_ids() -> None:
+    task = {**message(), "headers": {"id": "7", "task": "add"}}
+    assert messages.headers(task) == {messages.TASK_ID: "7"}
+    assert messages.headers(message()) is None
 
 
 def test_options_come_from_all_sources() -> None:

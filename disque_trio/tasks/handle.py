@@ -12,10 +12,9 @@ from disque_trio.tasks.errors import ResultGone, TaskFailed
 from disque_trio.tasks.looking import (
     AT_ONCE,
     MOST_IDS,
-    NEARBY,
     TaskProgress,
     WorkflowStatus,
-    last_of,
+    last,
     progress,
     status,
     stored,
@@ -120,7 +119,8 @@ class Handle(Generic[R]):
 
     async def _cancel(self, client: Client) -> None:
         await self._added()
-        await client.cancel((await _last(client, self.id)).id)
+        outcome = await last(client, self._core.elsewhere, self.id)
+        await client.cancel(outcome.id)
 
     async def status(self) -> WorkflowStatus | None:
         """Return how many members of a group have ended, and which have failed. In a chain, this is
@@ -158,7 +158,7 @@ class Handle(Generic[R]):
     async def _state(self, client: Client) -> State:
         id = self.id
         while True:
-            outcome = await _last(client, id)
+            outcome = await last(client, self._core.elsewhere, id)
             result = await _left_by(client, self._core, outcome, AT_ONCE)
             if result is None:
                 return _STATES[outcome.state]
@@ -227,14 +227,6 @@ class Handles(Sequence[Handle[R]], Generic[R]):
             outcomes = await client.wait(ids[first : first + MOST_IDS], _left(until))
             values += [await _value(client, self._core, outcome, until) for outcome in outcomes]
         return values
-
-
-async def _last(client: Client, id: str) -> Outcome:
-    """Return what became of the last job that follows the job ``id``, as far as is known now."""
-    [outcome] = await last_of(client, [id], AT_ONCE)
-    if outcome.state == "pending" and len((await client.hello()).nodes) > 1:
-        [outcome] = await last_of(client, [id], NEARBY)
-    return outcome
 
 
 def _only_in_threads(instead: str) -> None:

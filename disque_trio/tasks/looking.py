@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, TypeAlias, TypeGuard
 
-from disque_trio.client import Client, DisqueError, kept
+from disque_trio.client import Client, DisqueError, ReplyError, kept
+from disque_trio.client.nodes import Node
 from disque_trio.client.replies import Outcome
-from disque_trio.client.shown import ShownJob
+from disque_trio.client.shown import Record, ShownJob
+from disque_trio.respclient.concurrency import Nursery, library
 from disque_trio.tasks.members import GROUP, Members
 from disque_trio.tasks.messages import DAY, ERROR_TYPE, TASK, Opened, Result
 
@@ -98,28 +100,54 @@ async def why(client: Client, id: str) -> str:
 
 
 async def shown(client: Client, elsewhere: Elsewhere, id: str, but: str = "") -> ShownJob | None:
-    """Return a job as the node in use shows it, or another one; None: none does.
+    """Return a job as the node in use shows it, or the first one to do so of all others; None: none
+    does.
 
     Args:
         but: a field of SHOW; a node that shows the job without it is the last resort.
     """
-    found = await client.show(id)
-    if found is not None and (not but or found.get(but) is not None):
-        return ShownJob.of(found)
-    hello = await client.hello()
-    others = [node for node in hello.nodes if node.id != hello.node_id]
-    # The id of a job contains that of the node where it was added.
-    for node in sorted(others, key=lambda node: not node.id.startswith(id[2:10])):
+    found: Record | None = None
+
+    def is_enough(record: Record | None) -> bool:
+        nonlocal found
+        found = found or record
+        if record is None or (but and record.get(but) is None):
+            return False
+        found = record
+        return True
+
+    async def ask(node: Node, nursery: Nursery) -> None:
         try:
             async with elsewhere(str(node.address)) as other:
                 record = await other.show(id)
         except DisqueError:
-            continue
-        if record is not None and (found is None or (but and record.get(but) is not None)):
-            found = record
-            if not but or found.get(but) is not None:
-                break
+            return
+        if is_enough(record):
+            nursery.cancel_scope.cancel()
+
+    if not is_enough(await client.show(id)):
+        hello = await client.hello()
+        others = [node for node in hello.nodes if node.id != hello.node_id]
+        if others:
+            async with library().open_nursery() as nursery:
+                for node in others:
+                    nursery.start_soon(ask, node, nursery)
     return None if found is None else ShownJob.of(found)
+
+
+async def last(client: Client, elsewhere: Elsewhere, id: str) -> Outcome:
+    """Return what became of the last job that follows the job ``id``, as far as is known now."""
+    while True:
+        try:
+            outcome, _ = await _now(client, elsewhere, id)
+        except ReplyError:  # the user may not SHOW jobs
+            [outcome] = await client.wait(id, NEARBY)
+        if outcome.state != "acked" or outcome.result is None:
+            return outcome
+        next = Result.decode(outcome.result).next
+        if next is None:
+            return outcome
+        id = next
 
 
 async def store(client: Client, id: str, result: Result, replicate: int | None) -> None:

@@ -1,11 +1,13 @@
 """Jobs that are cancelled while their tasks run."""
 
+from pathlib import Path
+
 import pytest
 import trio
 
 from disque_trio.tasks import Disque
-from tests.support.harness import wait_until
-from tests.support.worker_rig import Rig
+from tests.support.harness import ClusterFactory, wait_until
+from tests.support.worker_rig import Rig, worker_rig
 
 
 @pytest.mark.parametrize("backend", ["trio", "asyncio"])
@@ -46,3 +48,22 @@ async def test_a_waiting_job_can_be_cancelled_from_trio(rig: Rig) -> None:
     await trio.to_thread.run_sync(rig.add, "quick", 2)
     assert [words[1] for words in await trio.to_thread.run_sync(rig.noted, "quick")] == ["2"]
     assert await trio.to_thread.run_sync(worker.stop) == 0
+
+
+def test_a_job_is_cancelled_by_a_node_that_does_not_hold_it(
+    cluster: ClusterFactory, tmp_path: Path
+) -> None:
+    nodes = cluster(3)
+    with worker_rig(tmp_path, nodes[0].port) as rig:
+        [id] = rig.add_all("gate", [["a"]], retry=3600)
+        worker = rig.start()
+        rig.noted("begun")
+        other = nodes[2].wire()
+        assert other("SHOW", id) is None
+        with Disque(f"disque://127.0.0.1:{nodes[2].port}") as app:
+            assert app.handle(id).get_state() == "pending"
+            app.cancel(id)
+            assert app.handle(id).get_state() == "cancelled"
+        wait_until(lambda: worker.status()["tasks"].get("cancelled") == 1)
+        assert not rig.notes("ended")
+        assert worker.stop() == 0

@@ -101,6 +101,14 @@ class RemoteInterests:
         for id, wanted in some.items():
             self._tell([id], wanted, ASKED_SOURCES)
 
+    def greet(self, nodes: list[bytes], interests: list[Interest]) -> None:
+        """Tell ``nodes``, to which connections are new, that clients want jobs by ``interests``,
+        whenever the others were last asked."""
+        wanted = [(interest, 1) for interest in interests]
+        self._tell(nodes, wanted, ASKED_ALL)
+        if not knows_only_extended(self._peers):
+            self._ask_by_names(wanted)
+
     def _plan(self, interest: Interest, due: int) -> None:
         if interest.asks_at == 0 or due < interest.asks_at:
             interest.asks_at = due
@@ -177,6 +185,7 @@ class RemoteInterests:
             share = max(wish.jobs // max(len(interest.found), 1), 1)
             given = self._exports.give(id, queue, share, wish)
             if given:
+                interest.had_turn(queue)
                 del interest.remote[id]
                 if wish.jobs > given:  # after the other nodes; who waits for more says so again
                     if self._exports.has_limit(queue):
@@ -514,15 +523,25 @@ class Interests(QueueInterests):
                 interest.imports.received(sender, self._machine.now, 0, count)
                 if queue.imports is not None:
                     queue.imports.want_as(interest.imports)
-                # What is too much for now leaves the sender to think that no client waits any more.
-                served = 0 if self._limits.is_used_up(queue) else count
-                if len(interest.clients) > served:
+                # What may not be delivered yet leaves the sender to think that no client waits.
+                if len(interest.clients) > (0 if self._is_held_back(queue) else count):
                     self._remote.ask([interest], FIRST_MIN)
 
+    def _is_held_back(self, queue: Queue) -> bool:
+        """Whether clients here may have no job of ``queue`` now."""
+        if queue.paused & PAUSED_OUT:
+            return True
+        return self._limits.needed and self._limits.holds_back(queue, True)
+
     def ask_again(self) -> None:
-        waiting = [interest for interest in self.by_pattern.values() if interest.clients]
-        self._remote.ask(waiting, FIRST_MIN)
+        self._remote.ask(self._waited_for(), FIRST_MIN)
         self._call()
+
+    def linked_to(self, nodes: list[bytes]) -> None:
+        self._remote.greet(nodes, self._waited_for())
+
+    def _waited_for(self) -> list[Interest]:
+        return [interest for interest in self.by_pattern.values() if interest.clients]
 
     def _on_wish(self, sender: bytes, fields: list[Field]) -> list[Field] | None:
         """Handle that clients of another node want jobs by pattern. Raises ``FieldsError``."""

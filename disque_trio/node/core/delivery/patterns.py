@@ -21,6 +21,7 @@ from disque_trio.node.core.queues.queues import Queues
 from disque_trio.node.core.shared.policies import DEAD_SUFFIX
 from disque_trio.respserver.client import Client
 
+_TURNS: Final = 1_000  # queues
 MAX_NAME: Final = 1_000  # bytes; a longer name matches only stars
 _MOST_REMEMBERED: Final = 10_000  # names and patterns
 
@@ -104,6 +105,14 @@ class Interest:
             queue.found_by = ()
         else:
             queue.found_by = tuple([number for number in queue.found_by if number != self.number])
+
+    def had_turn(self, queue: Queue) -> None:
+        """Let the others that were ``found`` come before ``queue``, which gave another node jobs:
+        if these cannot be delivered there, the next ones should be of another queue."""
+        known = self.number in queue.found_by
+        if known and len(self.found) <= _TURNS:  # of more, a turn of the node looks at a part
+            self.found.remove(queue)
+            self.found.append(queue)
 
     def is_unused(self, now: int) -> bool:
         """Whether nobody wants jobs by this pattern at ``now`` (ms)."""

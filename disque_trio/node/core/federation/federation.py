@@ -163,7 +163,7 @@ class Federation:
             if queue.waiters and not queue.deliverable() and not limits.is_used_up(queue):
                 self._replicas.tell_of_queue(nodes, bus.NEEDJOBS, queue.name, 1, bus.CLIENT_WAITS)
         if self._queues.interests is not None:
-            self._queues.interests.ask_again()
+            self._queues.interests.linked_to(nodes)
 
     def _ask_sources(self, queue: Queue, imports: Imports, at_once: bool) -> None:
         """Ask the nodes that lately gave jobs of ``queue`` for more, if it is time to."""

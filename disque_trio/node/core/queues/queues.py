@@ -35,6 +35,10 @@ class QueueInterests:
         """Ask other nodes for jobs, which only became possible now."""
         raise NotImplementedError
 
+    def linked_to(self, nodes: list[bytes]) -> None:
+        """Tell ``nodes``, to which connections are new, what clients wait for."""
+        raise NotImplementedError
+
 
 class Queues:
     """All queues of one node.

@@ -228,6 +228,36 @@ def test_a_node_that_meets_others_asks_them(mesh: Mesh) -> None:
     assert mesh[1].got(waiting) == id
 
 
+def test_a_node_with_a_new_connection_is_told_at_once_whoever_was_asked_before(mesh: Mesh) -> None:
+    mesh.isolate(1)
+    mesh.advance(1)
+    waiting = wait(mesh[1])
+    mesh.settle()
+    id = add(mesh, 0, "mail.1", "REPLICATE", 1)
+    mesh.rejoin(1)
+    mesh.advance(0.01)
+    assert mesh[1].got(waiting) == id
+
+
+@pytest.mark.parametrize("why", ["group", "limit of the group", "pause"])
+def test_what_cannot_be_delivered_yet_does_not_stand_in_for_what_can(mesh: Mesh, why: str) -> None:
+    groups, limit = ("fair", 1) if "limit" in why else ("fifo", 0)
+    set_policy(*mesh.nodes, name=b"mail.*", groups=groups, group_active=limit)
+    taking = mesh[1].client()
+    mesh[1].send(taking, "GETJOB", "FROM", "mail.1")
+    add(mesh, 1, "mail.1", "REPLICATE", 1, "GROUP", "x")
+    mesh.advance(0.1)
+    assert mesh[1].got(taking)
+    if why == "pause":
+        mesh[1]("PAUSE", "mail.1", "out")
+    for _ in range(5):
+        add(mesh, 0, "mail.1", "REPLICATE", 1, "GROUP", "x")
+    id = add(mesh, 0, "mail.2", "REPLICATE", 1)
+    waiting = wait(mesh[1])
+    mesh.advance(0.1)
+    assert mesh[1].got(waiting) == id
+
+
 def test_c_nodes_are_asked_for_queues_that_are_known(mesh: Mesh) -> None:
     mesh.c_nodes.add(0)
     mesh[1].block("mail.1", timeout=10)

@@ -4,16 +4,20 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Sequence
+from base64 import b64encode
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from traceback import format_exception
+from typing import TypeVar
 
 import trio
 from django.db import close_old_connections
 from django.utils import timezone
 from django.utils.crypto import get_random_string
 
+from disque_integrations.alone import Alone, Died, NotAloneError, ProcessDied
+from disque_integrations.crashes import past_of, runs_alone
 from disque_integrations.django import records
 from disque_integrations.django.backend import DisqueBackend
 from disque_integrations.django.framework import (
@@ -29,13 +33,16 @@ from disque_trio.client import kept as results
 from disque_trio.client import tracing
 from disque_trio.client.client import Client
 from disque_trio.client.connecting import connect_to
-from disque_trio.client.jobs import HeldJob
-from disque_trio.respclient.errors import DisqueError
+from disque_trio.client.jobs import HeldJob, Job
+from disque_trio.job_past import Past
+from disque_trio.respclient.errors import DisqueError, ReplyError
 from disque_trio.respclient.log import library_log
 
 CONNECT_SECONDS = 10.0
 UNKNOWN = "unknown"
 """Stands for the worker of an earlier attempt, about which nothing else is known."""
+
+T = TypeVar("T")
 
 _log = library_log("disque.django")
 
@@ -56,6 +63,7 @@ class Worker:
         self._queues = [self._settings.queue(name) for name in queues]
         self._concurrency = concurrency
         self._threads = trio.CapacityLimiter(concurrency)
+        self._alone = Alone("disque_integrations.django.solo")
         self._taking = trio.CancelScope()
         self._token: trio.lowlevel.TrioToken | None = None
 
@@ -104,18 +112,89 @@ class Worker:
     async def _handle(self, client: Client, job: HeldJob) -> None:
         """Run a task and store its result. The job is acknowledged when this returns."""
         with trio.CancelScope(shield=True):
-            kept = await trio.to_thread.run_sync(self._run, job, limiter=self._threads)
-            if kept is None:
-                return
-            try:
-                settings = self._settings
-                queue = settings.results(job.id)
-                await results.keep(client, queue, kept, settings.result_ttl, settings.replicate)
-            except DisqueError as error:
-                # It has run. Running it again would be worse than losing its result.
-                _log.error("result not kept", task=job.id, error=str(error))
+            past = await past_of(job)
+            if past.is_guilty:
+                await self._bury(client, job, past.said)
+            elif not runs_alone(past) or not await self._run_alone(client, job, past):
+                run = partial(self.run_one, job)
+                await self._keep(client, job, await self._in_thread(run))
 
-    def _run(self, job: HeldJob) -> str | None:
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(function, limiter=self._threads)
+
+    async def _keep(self, client: Client, job: HeldJob, kept: str | None) -> None:
+        """Store the record of a task."""
+        if kept is None:
+            return
+        settings = self._settings
+        try:
+            queue = settings.results(job.id)
+            await results.keep(client, queue, kept, settings.result_ttl, settings.replicate)
+        except DisqueError as error:
+            # It has run. Running it again would be worse than losing its result.
+            _log.error("result not kept", task=job.id, error=str(error))
+
+    async def _run_alone(self, client: Client, job: HeldJob, past: Past) -> bool:
+        """Have a task run in a process of its own, and store its result. Returns False if the
+        program cannot do that."""
+        try:
+            _log.info("a task runs in a process of its own", task=job.id)
+            said = await self._alone.run(
+                backend=self._backend.alias,
+                id=job.id,
+                queue=job.queue,
+                body=b64encode(job.body).decode(),
+                nacks=job.nacks,
+                additional_deliveries=job.additional_deliveries,
+            )
+        except NotAloneError as error:
+            _log.warning("a task cannot run in a process of its own", error=str(error))
+            return False
+        if not isinstance(said, Died):
+            await self._keep(client, job, said["kept"])
+            return True
+        _log.warning("a task has killed its process", task=job.id, how=said.how)
+        past = past.crashed(said.how, alone=True)
+        if past.is_guilty:
+            await self._bury(client, job, said.how)
+        else:
+            await job.nack(delay=past.pause, reason=past.reason())
+        return True
+
+    async def _bury(self, client: Client, job: HeldJob, why: str) -> None:
+        """Make a dead letter of a task that kills its processes. Its result is that it failed."""
+        await self._keep(client, job, await self._in_thread(partial(self._died, job, why)))
+        try:
+            if await client.policy(job.queue) is None:
+                dead = f"{job.queue}.dead"
+                await client.set_policy(job.queue, dead=dead, dead_ttl=self._settings.task_ttl)
+            await job.dead(reason=why)
+        except ReplyError as error:
+            _log.warning("no dead letter", task=job.id, error=str(error))
+            await job.ack()
+
+    def _died(self, job: HeldJob, why: str) -> str | None:
+        """Return the record of a task that kills its processes; None if the job is not a task."""
+        try:
+            record = records.read(job.body)
+        except ValueError:
+            return None
+        now = timezone.now()
+        record["worker_ids"] = [UNKNOWN] * (1 + job.nacks + job.additional_deliveries)
+        error = TaskError(
+            exception_class_path=f"{ProcessDied.__module__}.{ProcessDied.__qualname__}",
+            traceback=why,
+        )
+        try:
+            result = records.result(self._backend.alias, job.id, record, self._settings.modules)
+        except Exception:
+            return records.failed(record, error, now)  # this program has no such task
+        result.errors.append(error)
+        records.change(result, status=TaskResultStatus.FAILED, finished_at=now)
+        self._finished(result)
+        return records.ended(record, result)
+
+    def run_one(self, job: HeldJob | Job) -> str | None:
         """Run a task, in a thread. Return its record, or None if the job is not a task."""
         close_old_connections()
         try:

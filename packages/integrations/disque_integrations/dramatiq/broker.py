@@ -13,7 +13,8 @@ from dramatiq.message import Message
 from dramatiq.middleware import Middleware
 
 from disque_integrations.dramatiq.connecting import URL, connected, raise_as_broker_error
-from disque_integrations.dramatiq.consumer import DisqueConsumer, DisqueMessage
+from disque_integrations.dramatiq.consumer import DisqueConsumer
+from disque_integrations.dramatiq.taken import TakenMessage
 from disque_integrations.dramatiq.traces import Traces
 from disque_integrations.express import ADD_TIMEOUT, Express, add_once
 from disque_trio.client.sync import Client
@@ -142,7 +143,7 @@ class DisqueBroker(Broker):
                 priority=priority,
             )
         except (DisqueError, BrokerError) as error:
-            if isinstance(message, DisqueMessage):
+            if isinstance(message, TakenMessage):
                 message.unsent = wait  # Dramatiq would drop the message: this was its retry
             raise_as_broker_error(error)
         self.emit_after("enqueue", message, delay)

@@ -2,39 +2,47 @@
 
 import queue
 import threading
+from base64 import b64encode
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import trio
 from dramatiq.broker import Consumer, MessageProxy
 from dramatiq.errors import ConnectionClosed, DecodeError
 from dramatiq.message import Message
 
+from disque_integrations.alone import Alone, Died, NotAloneError
+from disque_integrations.crashes import give_back, past_of, runs_alone
+from disque_integrations.dramatiq.taken import TakenMessage, reason_of
 from disque_trio.client.client import Client as AsyncClient
 from disque_trio.client.jobs import HeldJob, Jobs
 from disque_trio.client.requests import addjob
 from disque_trio.client.sync import Client
+from disque_trio.job_past import Past
 from disque_trio.respclient.consumer import run_handlers
 from disque_trio.respclient.errors import DisqueError, ReplyError
+from disque_trio.respclient.log import library_log
+
+_log = library_log("disque.dramatiq")
+
+_GRACE: Final = 30.0
+"""Seconds that processes with a message of their own have to end when a worker stops."""
 
 
-class DisqueMessage(MessageProxy):
+class DisqueMessage(TakenMessage):
     """A message being processed, and its job. Except ``settle``, all is for the loop's thread.
 
     Attributes:
         job: the job, kept by WORKING until the message is settled.
         outcome: what becomes of the job: ``ack``, ``dead`` or ``back``.
         reason: why the message became a dead letter.
-        unsent: if a retry of this message could not be enqueued, so that the message itself must
-            come again: the delay in seconds. Otherwise None.
     """
 
     def __init__(self, message: Message[Any], job: HeldJob) -> None:
         super().__init__(message)
         self.job = job
         self.outcome = "back"
-        self.unsent: float | None = None
         self.reason = ""
         self._token = trio.lowlevel.current_trio_token()
         self._settled = trio.Event()
@@ -84,6 +92,10 @@ class DisqueConsumer(Consumer):
         self._stop = trio.Event()
         self._token: trio.lowlevel.TrioToken | None = None
         self._closed = False
+        self._alone: Alone | None = None
+        self._running_alone = 0
+        self._none_alone = threading.Event()
+        self._none_alone.set()
         # The loop runs in the client's thread; this thread waits for its end.
         target = partial(self._run, client)
         self._thread = threading.Thread(target=target, name=f"disque {name}", daemon=True)
@@ -105,8 +117,7 @@ class DisqueConsumer(Consumer):
 
     def nack(self, message: MessageProxy) -> None:
         if isinstance(message, DisqueMessage):
-            # Dramatiq clears the exception when this returns.
-            message.reason = str(message._exception or "")
+            message.reason = reason_of(message)
             message.settle("dead")
 
     def requeue(self, messages: Iterable[MessageProxy]) -> None:
@@ -116,7 +127,7 @@ class DisqueConsumer(Consumer):
 
     def close(self) -> None:
         """Take no more messages, and give back those that nobody has seen. Those that were handed
-        out are kept until they are settled."""
+        out are kept until they are settled. Wait a while for those in processes of their own."""
         self._closed = True
         if self._token is not None:
             try:
@@ -124,6 +135,7 @@ class DisqueConsumer(Consumer):
             except trio.RunFinishedError:
                 pass
         self._give_back()
+        self._none_alone.wait(_GRACE)
 
     def _give_back(self) -> None:
         while True:
@@ -167,16 +179,51 @@ class DisqueConsumer(Consumer):
         except DecodeError as error:
             await self._bury(job, str(error))
             return
-        self._ready.put(message)
-        if self._closed:
-            self._give_back()
-        outcome = await message.settled()
-        if outcome == "dead":
-            await self._bury(job, message.reason)
-        elif outcome == "back":
-            # Not counted as a failure, unless it was tried.
-            await (job.requeue() if message.unsent is None else job.nack(delay=message.unsent))
+        if (past := await past_of(job)).is_guilty:
+            await self._bury(job, past.said)
+        elif not runs_alone(past) or not await self._run_alone(job, message, past):
+            self._ready.put(message)
+            if self._closed:
+                self._give_back()
+            await self._settle(message, await message.settled(), message.reason)
         # Asking for the next job acknowledges this one.
+
+    async def _settle(self, message: DisqueMessage, outcome: str, reason: str) -> None:
+        if outcome == "dead":
+            await self._bury(message.job, reason)
+        elif outcome == "back" and message.unsent is None:
+            await give_back(message.job)
+        elif outcome == "back":
+            await message.job.nack(delay=message.unsent)
+
+    async def _run_alone(self, job: HeldJob, message: DisqueMessage, past: Past) -> bool:
+        """Have a message processed in a process of its own, and settle it. Returns False if the
+        program cannot do that."""
+        if self._alone is None:
+            self._alone = Alone("disque_integrations.dramatiq.solo")
+        self._running_alone += 1
+        self._none_alone.clear()
+        try:
+            _log.info("a message runs in a process of its own", job=job.id)
+            said = await self._alone.run(body=b64encode(job.body).decode())
+        except NotAloneError as error:
+            _log.warning("a message cannot run in a process of its own", error=str(error))
+            return False
+        finally:
+            self._running_alone -= 1
+            if not self._running_alone:
+                self._none_alone.set()
+        if not isinstance(said, Died):
+            message.unsent = said["unsent"]
+            await self._settle(message, said["outcome"], said["reason"])
+            return True
+        _log.warning("a message has killed its process", job=job.id, how=said.how)
+        past = past.crashed(said.how, alone=True)
+        if past.is_guilty:
+            await self._bury(job, said.how)
+        else:
+            await job.nack(delay=past.pause, reason=past.reason())
+        return True
 
     async def _bury(self, job: HeldJob, reason: str) -> None:
         try:

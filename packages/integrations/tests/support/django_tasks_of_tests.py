@@ -2,6 +2,7 @@
 created after those are read."""
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -65,3 +66,11 @@ def query() -> int:
         cursor.execute("SELECT 41 + 1")
         [value] = cursor.fetchone()
     return int(value)
+
+
+@task
+def poison() -> None:
+    """Kill the process once others have begun."""
+    record(os.environ["RUNS"], "begin", "poison")
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGKILL)

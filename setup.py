@@ -52,6 +52,7 @@ PURE = {
     "disque_trio/resp/command.py",
     "disque_trio/resp/plain.py",
     "disque_trio/respserver/exposure.py",
+    "disque_trio/respserver/health.py",
     "disque_trio/respserver/host.py",
     "disque_trio/respserver/daemon.py",
     "disque_trio/respserver/process_host.py",

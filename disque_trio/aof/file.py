@@ -145,13 +145,23 @@ class AofFile:
 
     # ---- trouble ----------------------------------------------------------------------------
 
+    @property
+    def problem(self) -> str:
+        """Why the file cannot be written, or switched on; empty: it can."""
+        return self.writer.problem if self.writer is not None else self.switch_problem
+
+    @property
+    def full(self) -> str:
+        """Why only the reserve of the disk is left for the file; empty: there is more."""
+        return self.writer.room.problem if self.writer is not None else ""
+
     def tell_trouble(self) -> None:
         """Refuse new jobs while there is a problem or the disk is full, or everything that the file
         has to know if too much waits for it; accept them again afterwards."""
         writer = self.writer
         dataset = self.dataset
-        problem = writer.problem if writer is not None else self.switch_problem
-        full = writer.room.problem if writer is not None else ""
+        problem = self.problem
+        full = self.full
         lagging = False
         if problem and dataset.may_lag and not (writer is not None and writer.overfull):
             # Without a writer the file is off, and lacks nothing.
@@ -163,29 +173,7 @@ class AofFile:
             return
         if problem or full:
             self.failed_at = trio.current_time()
-        self._log_trouble(problem, full, lagging)
         dataset.set_trouble(dataset.loading, problem, full, lagging)
-
-    def _log_trouble(self, problem: str, full: str, lagging: bool) -> None:
-        """Log the trouble, which has changed: the arguments are those of ``set_trouble``."""
-        dataset = self.dataset
-        if problem:
-            self.log.warning("the append-only file cannot be written", reason=problem)
-            return
-        if dataset.write_problem or (dataset.lagging and not lagging):
-            self.log.notice("the append-only file can be written again")
-        if lagging:
-            self.log.warning(
-                f"the append-only file cannot be written: no more {dataset.holds} are taken, "
-                "work goes on, and what has to be written is kept",
-                reason=full,
-            )
-        elif full:
-            self.log.warning(
-                f"the disk is full: no more {dataset.holds} are taken, work goes on", reason=full
-            )
-        elif not (dataset.write_problem or dataset.lagging):
-            self.log.notice(f"there is room on the disk again for {dataset.holds}")
 
     # ---- a thread that writes ---------------------------------------------------------------
 

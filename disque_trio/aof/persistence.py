@@ -55,6 +55,7 @@ class Persistence:
         loading: loads it.
         rewriting: rewrites it, and switches it on and off.
         complete: the file was closed, and has everything.
+        sums_problem: why checksums cannot be written or compared; empty: they can.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Persistence:
         self._synced_at = 0.0
         self._stirred = trio.Event()  # there is something to do between turns
         self._disk_turn = trio.Lock()  # of threads that need the file
-        self._uncovered = ""  # why checksums cannot be written
+        self.sums_problem = ""
         self._cover_again = 0.0
         self._scrub_began = 0.0
         self._scrubbed = 0.0  # when all of the file had been compared, in s since the epoch
@@ -259,11 +260,7 @@ class Persistence:
             self._cover_again = trio.current_time() + COVER_AGAIN_SECONDS
         finally:
             writer.sync_ended(None)
-        if problem and not self._uncovered:
-            self.file.log.warning("the checksums of the file cannot be written", reason=problem)
-        elif self._uncovered and not problem:
-            self.file.log.notice("the checksums of the file can be written again")
-        self._uncovered = problem
+        self.sums_problem = problem
 
     async def _scrub(self) -> None:
         """Compare all of the file with its checksums every ``aof-scrub-hours``, a bit at a time,

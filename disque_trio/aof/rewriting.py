@@ -32,6 +32,7 @@ class Rewriting:
     Attributes:
         under_way: there is a task for a rewrite, even if it was given up and has yet to notice.
         wanted: a client asked for a rewrite.
+        problem: why the last rewrite failed; empty: it did not.
     """
 
     def __init__(self, file: AofFile) -> None:
@@ -39,7 +40,7 @@ class Rewriting:
         self.wanted = False
         self._file = file
         self._switching_on = False  # the current one began when the file was to be switched on
-        self._ok = True
+        self.problem = ""
         self._not_before = 0.0
         self._backoff = RETRY_SECONDS
         self._started = 0.0
@@ -113,7 +114,7 @@ class Rewriting:
                 self.give_up(failure)
         else:
             if done:
-                self._ok = True
+                self.problem = ""
                 self._seconds = round(trio.current_time() - self._started)
                 self._backoff = RETRY_SECONDS
                 file.log.notice("append-only file rewritten", bytes=new.size)
@@ -237,12 +238,12 @@ class Rewriting:
             if file.wanted:
                 file.switch_problem = failure.strerror or str(failure)
                 file.tell_trouble()
-        self._ok = False
+        self.problem = failure.strerror or str(failure)
         self._not_before = trio.current_time() + self._backoff
         urgent = file.writer is None or file.writer.distrusted
         most = MAX_URGENT_BACKOFF_SECONDS if urgent else MAX_BACKOFF_SECONDS
         self._backoff = min(2 * self._backoff, most)
-        file.log.warning("rewriting failed", reason=failure.strerror or str(failure))
+        file.log.verbose("rewriting failed", reason=self.problem)
 
     # ---- settings ---------------------------------------------------------------------------
 
@@ -287,7 +288,7 @@ class Rewriting:
             "aof_rewrite_scheduled": int(self.wanted),
             "aof_last_rewrite_time_sec": self._seconds,
             "aof_current_rewrite_time_sec": round(spent) if self.under_way else -1,
-            "aof_last_bgrewrite_status": "ok" if self._ok else "err",
+            "aof_last_bgrewrite_status": "err" if self.problem else "ok",
         }
 
 

@@ -57,6 +57,7 @@ class Cluster:
     Attributes:
         names: looks up the addresses of hosts.
         tls_offset: how far the port for TLS that only this node has is above the configured one.
+        problem: why nodes.conf cannot be written; empty: it can.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Cluster:
         self._changed = trio.Event()
         self._other_workers = other_workers
         self.tls_offset = 0
+        self.problem = ""
         self.names = NameLookups()
         self.links = BusLinks(config, stats, log, poller)
         self.packets = PacketWriter(os.urandom(20).hex().encode(), config.known_port)
@@ -259,8 +261,8 @@ class Cluster:
         finally:
             if problem is not None:
                 membership.config_changed = True
+        self.problem = problem or ""
         if problem is not None:
-            self._tell(problem)
             await trio.sleep(SAVE_AGAIN_SECONDS)
 
     def _save_now(self, text: str) -> str | None:
@@ -274,6 +276,11 @@ class Cluster:
 
     def _tell(self, problem: str) -> None:
         self._log.warning("nodes.conf cannot be written", file=self._path, reason=problem)
+
+    @property
+    def path(self) -> str:
+        """The path of nodes.conf."""
+        return self._path
 
     def save_changes(self) -> None:
         """Write changes now: the process is about to end, and with it the thread that may be about

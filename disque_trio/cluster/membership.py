@@ -25,7 +25,7 @@ from disque_trio.cluster.links import Connect, Link
 from disque_trio.cluster.members import Member, Members
 from disque_trio.cluster.myself import Myself
 from disque_trio.cluster.nodes_conf import NodeLine, NodesConfError, format_nodes, parse_nodes
-from disque_trio.cluster.peers import Obstacle, Peer, Peers
+from disque_trio.cluster.peers import Lost, Obstacle, Peer, Peers
 from disque_trio.cluster.troubles import TROUBLE_FILE, describe_trouble
 from disque_trio.cluster.trust import Trust
 from disque_trio.notation.addresses import format_address
@@ -39,6 +39,7 @@ from disque_trio.protocol.bus import (
     LOTS,
     MEET,
     NODE_FAIL,
+    NODE_HANDSHAKE,
     NODE_LEAVING,
     NODE_MYSELF,
     NODE_NOADDR,
@@ -60,6 +61,7 @@ from disque_trio.rng import Rng
 
 PRIORITY_OK, PRIORITY_UNLINKED, PRIORITY_SUSPECT, PRIORITY_BAD = 1, 5, 10, 100
 _MOST: Final = 1 << 20  # bytes: MAX_CONTROL_PACKET; importing it would cost a look-up
+_NOT_LINKED: Final = NODE_PFAIL | NODE_FAIL | NODE_NOADDR | NODE_HANDSHAKE
 _FROM_FILE = NODE_PFAIL | NODE_FAIL | NODE_NOADDR | NODE_LEAVING
 
 
@@ -410,6 +412,27 @@ class Membership(Peers):
     def links_up(self) -> int:
         """Return the number of nodes this one is connected to."""
         return len([member for member in self._known.values() if member.connected()])
+
+    def lost_nodes(self) -> list[Lost]:
+        """The members that do not answer."""
+        found: list[Lost] = []
+        for id in self._members.everyone:
+            member = self._known[id]
+            if member.flags & FAILING:
+                heard = member.pong_received
+                silent = max(self.heartbeat.time - heard, 0) if heard else 0
+                agreed = member.flags & NODE_FAIL != 0
+                address = format_address(member.ip, member.port)
+                found.append(Lost(id, address, silent, agreed))
+        return found
+
+    def unlinked(self) -> list[tuple[bytes, str]]:
+        """The members that may be well, but to which there is no connection: ids and addresses."""
+        return [
+            (member.id, format_address(member.ip, member.port))
+            for member in self._members.all()
+            if not (member.connected() or member.flags & _NOT_LINKED)
+        ]
 
     def describe(self) -> str:
         return format_nodes([self._my_line(), *map(self._line, self._members.all())])

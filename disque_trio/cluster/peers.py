@@ -46,6 +46,22 @@ class Obstacle(NamedTuple):
     trouble: int
 
 
+class Lost(NamedTuple):
+    """A node that does not answer.
+
+    Attributes:
+        id: 40 bytes.
+        address: ``ip:port``.
+        silent: for how many ms, if that is known; otherwise 0.
+        agreed: most nodes agree that it is down.
+    """
+
+    id: bytes
+    address: str
+    silent: int
+    agreed: bool
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Peers:
     """The interface to the other nodes; by itself, a cluster of one.

@@ -77,6 +77,9 @@ class EventLog:
         source: makes the events.
         id: the id of the node, 40 hex characters.
         feed: for tests.
+
+    Attributes:
+        problem: why it cannot be written; empty: it can.
     """
 
     def __init__(self, source: Source, id: str, log: Log, feed: Feed | None = None) -> None:
@@ -93,7 +96,7 @@ class EventLog:
         self._answer = b""  # an incomplete answer
         self._segment = ""  # the file being written, and its size
         self._size = 0
-        self._problem = ""
+        self.problem = ""
         self._changed = trio.Event()
         self._stirred = trio.Event()  # the node has done something
         self._stirred.set()
@@ -137,6 +140,11 @@ class EventLog:
             self._feed.mark(STOPPED, self._source.now)
         self._beginning = False
 
+    @property
+    def dropped(self) -> int:
+        """The number of events that are missing from the log, since too many waited for it."""
+        return self._feed.dropped
+
     def info(self) -> dict[str, str | int | float]:
         """Return the fields for INFO persistence."""
         self.turn()
@@ -147,7 +155,7 @@ class EventLog:
             "event_log_process_id": process.pid if process is not None and alive else 0,
             "event_log_events_written": self._feed.written,
             "event_log_events_dropped": self._feed.dropped,
-            "event_log_last_write_status": "err" if self._problem else "ok",
+            "event_log_last_write_status": "err" if self.problem else "ok",
         }
         if self._source.eventing:
             fields |= {
@@ -175,7 +183,7 @@ class EventLog:
             try:
                 await self._start(settings)
             except OSError as failure:
-                self._tell(str(failure))
+                self.problem = str(failure)
             else:
                 await self._tend(when_stirred)
             if self._wanted == self._running:
@@ -296,18 +304,12 @@ class EventLog:
     def _take_answer(self, line: str) -> None:
         verdict, _, rest = line.partition(" ")
         if verdict == "err":
-            self._tell(rest)
+            self.problem = rest
             return
         batches, events, size, self._segment = rest.split(" ", 3)
         self._size = int(size)
-        if self._feed.confirm(int(batches), int(events)) and self._problem:
-            self._problem = ""
-            self._log.notice("the event log can be written again", dropped=self._feed.dropped)
-
-    def _tell(self, problem: str) -> None:
-        if problem != self._problem:
-            self._problem = problem
-            self._log.warning("the event log cannot be written", reason=problem)
+        if self._feed.confirm(int(batches), int(events)):
+            self.problem = ""
 
     # ---- the end ----------------------------------------------------------------------------
 
@@ -352,7 +354,7 @@ class EventLog:
             try:
                 await self._start(self._last)
             except OSError as failure:
-                self._tell(str(failure))
+                self.problem = str(failure)
             await self._finish(seconds, False)
         self._source.eventing = False
         self._give_up()

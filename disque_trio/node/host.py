@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from disque_trio.cluster.cluster import Cluster
 from disque_trio.config import Config, rewrite
 from disque_trio.eventlog.recorder import EventLog
+from disque_trio.health.lines import Line, in_order, lines_of
 from disque_trio.node.core.node import Node
 from disque_trio.node.index_file import IndexFile
 from disque_trio.node.progress_file import ProgressFile
@@ -188,7 +189,16 @@ class NodeHost(ProcessHost):
                 "total_jobs_expired": store.outcomes.total_expired,
                 "total_jobs_dead": node.dead_letters.total_dead,
             },
+            lines_of(self._node_program.daemon.health.alarms()),
         )
+
+    def alarms(self) -> list[Line]:
+        own = super().alarms()
+        siblings = self._node_program.siblings
+        if siblings is None:
+            return own
+        mine = [line._replace(process=siblings.number) for line in own]
+        return in_order([*mine, *siblings.alarms()])
 
     def reset_stats(self) -> None:
         super().reset_stats()

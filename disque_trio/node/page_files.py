@@ -75,6 +75,9 @@ class PageFiles:
 
     Args:
         config: says whether jobs go to disk, and where.
+
+    Attributes:
+        problem: why jobs cannot go there, and stay in memory; empty: they can.
     """
 
     def __init__(self, node: Node, config: Config, clock: Clock, log: Log) -> None:
@@ -86,7 +89,7 @@ class PageFiles:
         self._searches = Waiting()  # they take long, and nobody else waits for them
         self._running = False
         self._later: list[Order] = []
-        self._problem = ""
+        self.problem = ""
         self._is_slow = False  # the disk took long the last time
         self._is_busy = False  # the thread is at work
         self._moment = 0  # of the node, in which there is still ``_room`` for so many bytes
@@ -146,7 +149,7 @@ class PageFiles:
             try:
                 self.directory.mkdir(mode=0o700, exist_ok=True)
             except OSError as problem:
-                self._say(problem.strerror or str(problem))
+                self.problem = problem.strerror or str(problem)
         self._node.paging.set_above(above, off)
 
     def space(self) -> tuple[int, int]:
@@ -290,7 +293,7 @@ class PageFiles:
         for one in done:
             order = one.order
             if order.kind == WRITE:
-                self._say(one.problem)
+                self.problem = one.problem
                 self._node.paging.paged_out(order.number, one.problem)
             elif order.kind == READ:
                 self._node.paged_in(order.number, order.place, one.data)
@@ -308,15 +311,6 @@ class PageFiles:
                     reason=one.problem,
                 )
                 self._later.append(order)
-
-    def _say(self, problem: str) -> None:
-        """Log that jobs cannot go to disk, because of ``problem``, or can again."""
-        if problem != self._problem:
-            self._problem = problem
-            if problem:
-                self._log.warning("jobs cannot go to disk: they stay in memory", reason=problem)
-            else:
-                self._log.notice("jobs can go to disk again")
 
     def _write(self, order: Order) -> None:
         path = self.path(order.number)

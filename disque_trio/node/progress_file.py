@@ -53,6 +53,9 @@ class ProgressFile:
 
     Args:
         config: says whether there is a file, and where.
+
+    Attributes:
+        problem: why it cannot be written; empty: it can.
     """
 
     def __init__(self, node: Node, config: Config, log: Log) -> None:
@@ -65,7 +68,7 @@ class ProgressFile:
         self._size = 0
         self._base_size = 0
         self._new: _NewFile | None = None  # while the file is rewritten
-        self._problem = ""
+        self.problem = ""
         self._synced = True
         self._stirred = trio.Event()
         node.progress.write = self._append
@@ -205,9 +208,7 @@ class ProgressFile:
         self._fd = fd
         self._size = self._base_size = os.fstat(fd).st_size
         self._room.begin(fd, self._size)
-        if self._problem:
-            self._problem = ""
-            self._log.notice("the progress file can be written again")
+        self.problem = ""
 
     def _give_up_new(self, problem: OSError) -> None:
         """Go on with the old file, until it has doubled again; give up if there is none."""
@@ -223,10 +224,7 @@ class ProgressFile:
 
     def _give_up(self, problem: OSError) -> None:
         """Remove the file, which lacks something."""
-        reason = problem.strerror or str(problem)
-        if reason != self._problem:
-            self._problem = reason
-            self._log.warning("the progress file cannot be written", reason=reason)
+        self.problem = problem.strerror or str(problem)
         self.remove()
         self._stirred.set()
 
@@ -235,7 +233,7 @@ class ProgressFile:
         while True:
             await self._stirred.wait()
             self._stirred = trio.Event()
-            if self._problem:
+            if self.problem:
                 await trio.sleep(RETRY_SECONDS)
                 if self._config.appendonly and self._new is None and self._fd < 0:
                     self._begin_rewrite()
@@ -265,7 +263,7 @@ class ProgressFile:
 
     def info(self) -> dict[str, str | int | float]:
         """Fields of INFO persistence."""
-        status = "err" if self._problem else "ok" if self._fd >= 0 else "off"
+        status = "err" if self.problem else "ok" if self._fd >= 0 else "off"
         return {
             "progress_file_status": status,
             "progress_file_size": self._size,

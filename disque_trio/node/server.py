@@ -7,7 +7,7 @@ import random
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +22,11 @@ from disque_trio.cluster.tls import bus_tls
 from disque_trio.config import Config, ConfigError
 from disque_trio.eventlog.recorder import EventLog, Settings
 from disque_trio.form import form
+from disque_trio.health.keeper import Fact
 from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.jobs.counts import JobCounts
 from disque_trio.node.core.node import Node
+from disque_trio.node.health import NodeFacts
 from disque_trio.node.host import NodeHost
 from disque_trio.node.index_file import IndexFile
 from disque_trio.node.metrics import ClusterFigures, JobFigures, PagingFigures
@@ -243,6 +245,14 @@ class Server(Product):
             self.cluster.close()
             raise
         self.siblings: Siblings | None = None
+        self._facts = NodeFacts(
+            self.node,
+            membership,
+            self.page_files,
+            self.event_log,
+            [self.cluster, self.progress_file, *self._shared_files],
+            lambda: self.siblings.silent() if self.siblings is not None else [],
+        )
         if worker is not None and worker.server:
             from disque_trio.node import siblings
 
@@ -303,6 +313,9 @@ class Server(Product):
         return None
 
     # ---- called by the daemon ---------------------------------------------------------------
+
+    def facts(self, now: int) -> Iterator[Fact]:
+        return self._facts.find(now)
 
     def listen(self, listeners: Sequence[socket.socket]) -> Exposure:
         bus = self._bus_listeners = open_bus_listeners(self.config, listeners)

@@ -71,6 +71,9 @@ class SharedFile:
         changes: makes the text to append after changes of these names.
         load: takes a text; returns the lines that it skipped, and why.
 
+    Attributes:
+        problem: why it cannot be written; empty: it can.
+
     Raises:
         SharedFileError: the file cannot be read.
     """
@@ -92,6 +95,7 @@ class SharedFile:
         self._changes = changes
         self._log = log
         self._path = self._belongs()
+        self.problem = ""
         self._number = 0  # of the last change or text
         self._pending: dict[bytes, int] = {}  # names to write, and the numbers of their changes
         # The last change that only a whole file has, which is to be written; 0: none.
@@ -166,6 +170,11 @@ class SharedFile:
         except OSError as problem:
             return f"none: {problem.strerror}"
         return path
+
+    @property
+    def path(self) -> str:
+        """Its path."""
+        return self._path
 
     def _warn(self, what: str, details: str) -> None:
         self._log.warning(what, details=details)
@@ -285,8 +294,8 @@ class SharedFile:
                 else:
                     self._whole = self._number
                     self._stale.set()
+            self.problem = problem or ""
             if problem is not None:
-                self._tell(problem)
                 await trio.sleep(WRITE_AGAIN_SECONDS)
 
     def move(self) -> None:

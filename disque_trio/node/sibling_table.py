@@ -7,6 +7,7 @@ and the sums, without asking.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from disque_trio.health.lines import Line, read_line
 from disque_trio.respserver.commands.info import Fields
 
 # What one process can ask another one to do (see ``siblings``).
@@ -30,15 +31,19 @@ class SiblingReport:
     Attributes:
         id: of its node. address: by which clients and nodes reach it, and no other process.
         figures: its counts, by their names in INFO.
+        alarms: what is wrong with it.
     """
 
-    def __init__(self, id: bytes, address: str, figures: Mapping[str, int]) -> None:
+    def __init__(
+        self, id: bytes, address: str, figures: Mapping[str, int], alarms: Sequence[Line] = ()
+    ) -> None:
         self.id = id
         self.address = address
         self.figures = figures
+        self.alarms = alarms
 
     def words(self) -> list[bytes]:
-        """The report as words of a message."""
+        """The report as words of a message, without the alarms."""
         figures = [f"{name}={value}".encode() for name, value in self.figures.items()]
         return [self.id, self.address.encode(), *figures]
 
@@ -61,6 +66,12 @@ class _Seen:
         self.at = at
         self.here = True
 
+    def state(self, now: float) -> str:
+        """What it is at ``now`` (s), as far as is known."""
+        if not self.here:
+            return DOWN
+        return SILENT if now - self.at > PATIENCE else UP
+
 
 class SiblingTable:
     """All processes of a server.
@@ -73,6 +84,7 @@ class SiblingTable:
         self.number = number
         self.count = count
         self._seen: dict[int, _Seen] = {}
+        self._alarms: dict[int, list[Line]] = {}
 
     def heard(self, number: int, report: SiblingReport, now: float) -> None:
         """Take the report of another process, at ``now`` (s)."""
@@ -83,6 +95,31 @@ class SiblingTable:
         seen = self._seen.get(number)
         if seen is not None:
             seen.here = False
+
+    def heard_alarms(self, number: int, words: Sequence[bytes]) -> None:
+        """Take what is wrong with another process, as lines of INFO. Raises ``ValueError``."""
+        self._alarms[number] = [
+            read_line(word.decode("utf-8", "replace"))._replace(process=number) for word in words
+        ]
+
+    def alarms(self) -> list[Line]:
+        """What is wrong with the other processes that are connected."""
+        return [
+            line
+            for number, seen in sorted(self._seen.items())
+            if seen.here
+            for line in self._alarms.get(number, [])
+        ]
+
+    def silent(self, now: float) -> list[tuple[int, str]]:
+        """The other processes that do not answer at ``now`` (s), and what they are."""
+        found = []
+        for number in range(self.count):
+            seen = self._seen.get(number)
+            state = DOWN if seen is None else seen.state(now)
+            if number != self.number and state != UP:
+                found.append((number, state))
+        return found
 
     def fields(self, own: SiblingReport, loading: bool, now: float) -> Fields:
         """The section of INFO. ``own``: the report of this process, which may be ``loading``."""
@@ -98,9 +135,7 @@ class SiblingTable:
                 continue
             else:
                 report = seen.report
-                state = SILENT if now - seen.at > PATIENCE else UP
-                if not seen.here:
-                    state = DOWN
+                state = seen.state(now)
             line = f"state={state},id={report.id.decode()},address={report.address}"
             if state != DOWN:
                 up += state == UP

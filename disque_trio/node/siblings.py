@@ -11,7 +11,8 @@ One process reads from it at any time:
    gone, or READY came late. From TAKE on, the new one serves it.
 
 Until TAKE is sent, whatever happens to the other process, the old one serves the client on.
-Once a second each one also tells the others its figures, for INFO: FIGURES. RESTART, DUMP (write
+Once a second each one also tells the others its figures and what is wrong with it, for INFO:
+FIGURES and ALARMS. RESTART, DUMP (write
 the jobs) and APPLY (go on as configured) ask another one to do that; it replies DONE, with what
 went wrong (``together``). Processes of older releases ignore all of these.
 
@@ -28,6 +29,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
+from disque_trio.health.lines import Line, format_line
 from disque_trio.node.core.client_place import FOREVER, REST, ClientPlace, subject
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queues.owners import able
@@ -62,6 +64,8 @@ _PATIENCE = 0.5  # s until a client that was offered is served here after all
 _EACH = 1.0  # s between two reports of figures ...
 _SHARE = 50  # ... which take at most one part in this many of the time
 _QUEUES_A_STEP = 1_000
+_MOST_ALARMS = 50  # that are told, the worst ...
+_LONGEST_ALARM = 1_000  # ... and bytes of each
 _ANSWERS = 300.0  # s that another process may take to write its jobs ...
 _RETURNS = 600.0  # ... and then to load them
 _FORM = b"1"  # of the messages; a process of another release may have another one
@@ -363,7 +367,8 @@ class Siblings:
             self._note()
         elif kind == b"FIGURES":
             self._table.heard(int(words[0]), read_report(words[2:]), trio.current_time())
-
+        elif kind == b"ALARMS":
+            self._table.heard_alarms(int(words[0]), words[2:])
         elif kind in (RESTART, DUMP, APPLY):
             problem = self._obey(kind) or ""
             self._send(link, [b"DONE", b"%d" % self.number, _FORM, problem.encode()])
@@ -628,17 +633,29 @@ class Siblings:
 
     def _tell(self, links: Sequence[_Link]) -> None:
         """Tell the figures of this process to those that are at the other ends of ``links``."""
-        words = self._report(self._queued).words()
-        message = encode_command([b"FIGURES", b"%d" % self.number, _FORM, *words])
-        for link in links:
-            if not link.ours:
-                continue
-            try:
-                link.sock.send(message)
-            except BlockingIOError:
-                pass  # it is busy, and will hear the next ones
-            except OSError:
-                self._drop(link)
+        report = self._report(self._queued)
+        about = {b"FIGURES": report.words(), b"ALARMS": _alarm_words(report)}
+        for kind, words in about.items():
+            message = encode_command([kind, b"%d" % self.number, _FORM, *words])
+            for link in links:
+                if link.ours and link in self._links:
+                    self._tell_one(link, message)
+
+    def _tell_one(self, link: _Link, message: bytes) -> None:
+        try:
+            link.sock.send(message)
+        except BlockingIOError:
+            pass  # it is busy, and will hear the next ones
+        except OSError:
+            self._drop(link)
+
+    def alarms(self) -> list[Line]:
+        """What is wrong with the other processes."""
+        return self._table.alarms()
+
+    def silent(self) -> list[tuple[int, str]]:
+        """The other processes that do not answer, and what they are."""
+        return self._table.silent(trio.current_time()) if self.is_open else []
 
     def processes(self) -> Fields:
         """What INFO processes tells."""
@@ -657,6 +674,11 @@ class Siblings:
     def reset(self) -> None:
         """Set the counters to zero."""
         self.handed_over = self.taken_over = 0
+
+
+def _alarm_words(report: SiblingReport) -> list[bytes]:
+    """The alarms of ``report`` as words of a message, which must not be too long."""
+    return [format_line(line).encode()[:_LONGEST_ALARM] for line in report.alarms[:_MOST_ALARMS]]
 
 
 class _Looker:

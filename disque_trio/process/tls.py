@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import os
 import ssl
-import time
 from pathlib import Path
 from typing import Protocol
 
-from disque_trio import humanize
 from disque_trio.process.certificates import CertificateError, validity
 
 
@@ -178,18 +176,10 @@ def _text(problem: Exception) -> str:
     return getattr(problem, "strerror", None) or str(problem)
 
 
-def expiry_problem(file: str, now: float | None = None) -> str | None:
-    """Return what is wrong with the dates of the certificate in ``file``, or None.
-
-    ``now`` is in s since the epoch. The certificate can still be used, but peers may refuse it.
-    """
+def dates_of(file: str) -> tuple[float, float] | None:
+    """The first and the last second (since the epoch) of the validity of the certificate in
+    ``file``; None: there is none that can be read, which whoever loads it reports."""
     try:
-        first, last = validity(Path(file).read_text("ascii", "replace"))
+        return validity(Path(file).read_text("ascii", "replace"))
     except (OSError, CertificateError):
-        return None  # whoever loads it reports this
-    now = time.time() if now is None else now
-    if now > last:
-        return f"it expired at {humanize.moment(last)} UTC"
-    if now < first:
-        return f"it is not valid before {humanize.moment(first)} UTC"
-    return None
+        return None

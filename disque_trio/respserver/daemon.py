@@ -9,18 +9,20 @@ supervises the process starts it again.
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import trio
 
 from disque_trio.aof.loading import LoadError
 from disque_trio.aof.persistence import Persistence
+from disque_trio.health.keeper import Fact
 from disque_trio.process.logs import Log, Logging
 from disque_trio.process.process import pidfile
 from disque_trio.process.systemd import Notifier
-from disque_trio.process.tls import TlsError, TlsSettings, expiry_problem, for_clients
+from disque_trio.process.tls import TlsError, TlsSettings, dates_of, for_clients
 from disque_trio.respserver.exposure import Exposure
+from disque_trio.respserver.health import Certificate, Health, ServerFacts
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.links import Limits
 from disque_trio.respserver.io.listeners import (
@@ -90,6 +92,10 @@ class Product:
         starts to use them. Raises ``TlsError``."""
         return lambda: None
 
+    def facts(self, now: int) -> Iterator[Fact]:
+        """What is wrong at ``now`` (ms) that not any server can have."""
+        return iter(())
+
     def apply(self, names: Sequence[str]) -> None:
         """Apply the settings ``names``, which have changed."""
 
@@ -131,6 +137,7 @@ class Daemon:
 
     Attributes:
         engine, persistence: as given.
+        health: what is wrong.
         activated: the listening sockets that somebody else opened. shared: see ``Inherited``.
         own: the listening sockets that nobody else opened, once it runs.
         restarting: the process will be replaced after ``run``; the sockets stay open.
@@ -171,10 +178,20 @@ class Daemon:
         self._written_at = inherited.written_at
         self._exposure: Exposure | None = None  # once they are open
         self._stopping = trio.Event()
+        self._facts = ServerFacts(engine, persistence)
+        self.health = Health(self._log, self._look_around)
         try:
             self.read_certificates(settings)()
         except TlsError as problem:
             raise StartError(f"Failed to configure TLS: {problem}") from problem
+
+    def _look_around(self, now: int) -> Iterator[Fact]:
+        """What is wrong at ``now`` (ms)."""
+        yield from self._facts.find(now)
+        if self._exposure is not None:
+            for door, text in self._exposure.doors():
+                yield Fact("open-door", text, door)
+        yield from self._product.facts(now)
 
     async def run(self) -> None:
         """Serve until a signal, ``stop`` or ``restart``."""
@@ -207,6 +224,7 @@ class Daemon:
             nursery.start_soon(serve_ahead, engine)
             nursery.start_soon(self._timer.run, engine)
             nursery.start_soon(run_cron, engine)
+            nursery.start_soon(self.health.run, engine)
             await self._product.begin(nursery)
             for listener in listeners:
                 if listener not in self.shared:
@@ -312,9 +330,8 @@ class Daemon:
         def use() -> None:
             self.engine.clients.handshakes.context = context
             use_others()
-            problem = expiry_problem(file) if file else None
-            if problem is not None:
-                self._log.warning("clients may refuse this certificate", file=file, reason=problem)
+            dates = dates_of(file) if file else None
+            self._facts.certificate = Certificate(file, *dates) if dates else None
 
         return use
 

@@ -57,34 +57,42 @@ class Exposure:
     def lines(self, processes: int = 1) -> list[str]:
         """The warnings: a line for each door that strangers can use. ``processes``: how many there
         are; each has the next higher ports."""
+        return [line for _, line in self.doors(processes)]
+
+    def doors(self, processes: int = 1) -> list[tuple[str, str]]:
+        """The doors that strangers can use, ``clients``, ``bus`` or ``metrics``, and the warning
+        for each."""
         holds, setting = self._holds, self._setting
         protected = self._config.protected_mode
-        lines = []
+        found = []
         anybody = self._users.default.open if self._users else not self._config.requirepass
         at = _reached(self._open(), protected, processes) if anybody else ""
         if at:
-            lines.append(
+            text = (
                 f"clients at {at} need no password: anyone who connects can read, add and remove "
                 f"{holds} and change settings. Set requirepass, name other addresses with "
                 f"{setting}, or keep strangers out with a firewall"
             )
+            found.append(("clients", text))
         at = "" if self._guarded() else _reached(self._bus, protected, processes)
         if at:
-            lines.append(
+            text = (
                 f"the cluster bus at {at} asks for no password, whatever requirepass is: anyone "
                 f"who connects can join the cluster, and then read and remove {holds}. Set "
                 "cluster-secret, cluster-identity, or tls-cluster yes with tls-cert-file, "
                 f"tls-key-file and tls-ca-cert-file, name other addresses with {setting}, or use "
                 "a firewall that admits only the other nodes"
             )
+            found.append(("bus", text))
         at = _reached(self._figures, False, 1)
         if at:
-            lines.append(
+            text = (
                 f"the figures at {at} need no password: anyone who connects can read the names of "
                 "queues, and how much is done. Name other addresses with metrics-bind, or use a "
                 "firewall that admits only Prometheus"
             )
-        return lines
+            found.append(("metrics", text))
+        return found
 
     def _open(self) -> list[Place]:
         """The places where clients need not show a certificate."""

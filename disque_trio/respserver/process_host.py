@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from disque_trio.config import ConfigError, Settings, rewrite
+from disque_trio.health.lines import SECTION, Line, fields_of, lines_of
 from disque_trio.notation.addresses import host_of
 from disque_trio.process.logs import Log
 from disque_trio.process.sockets import is_local
@@ -323,7 +324,14 @@ class ProcessHost(Host):
             sections["clients"]["tls_clients"] = sum(c.tls for c in connections)
             sections["clients"]["tls_handshakes"] = len(engine.clients.handshakes)
             sections["stats"]["tls_handshakes_failed"] = engine.stats.tls_handshakes_failed
+        sections[SECTION] = fields_of(self.alarms())
         return sections
+
+    def alarms(self) -> list[Line]:
+        """What is wrong, for INFO: the worst first."""
+        health = self._program.daemon.health
+        health.look(self._engine.clock.now())
+        return lines_of(health.alarms())
 
 
 def resident() -> int:

@@ -16,7 +16,7 @@ def info_text(node: Machine, section: str) -> str:
     """The text of INFO for one section, "default", or "all"; empty for an unknown one."""
     own = node.counts()
     more_own = [name for name in own if name not in FIRST + LAST]
-    default = (*FIRST, *more_own, *LAST, "users", "processes")
+    default = (*FIRST, *more_own, *LAST, "users", "processes", "alarms")
     wanted: tuple[str, ...]
     if section == "default":
         wanted = default

@@ -1,6 +1,14 @@
 """What INFO tells of the processes of a server."""
 
-from disque_trio.node.sibling_table import PATIENCE, SiblingReport, SiblingTable, read_report
+from disque_trio.health.lines import Line, format_line
+from disque_trio.node.sibling_table import (
+    DOWN,
+    PATIENCE,
+    SILENT,
+    SiblingReport,
+    SiblingTable,
+    read_report,
+)
 
 
 def report(number: int, jobs: int) -> SiblingReport:
@@ -49,3 +57,18 @@ def test_one_that_says_nothing_is_silent_and_one_that_loads_is_not_up() -> None:
     assert str(fields["process0"]).startswith("state=loading,")
     assert str(fields["process1"]).startswith("state=silent,")
     assert (fields["processes_up"], fields["processes_registered_jobs"]) == (0, 7)
+
+
+def test_what_is_wrong_with_others_is_known_while_they_are_connected() -> None:
+    table = SiblingTable(0, 3)
+    line = Line("damaged", "warning", 5, "", "it was damaged, twice")
+    assert table.silent(0.0) == [(1, DOWN), (2, DOWN)]
+    table.heard_alarms(2, [format_line(line).encode()])
+    table.heard(2, report(2, 0), 0.0)
+    table.heard(1, report(1, 0), 0.0)
+    assert table.alarms() == [line._replace(process=2)]
+    assert table.silent(1.0) == []
+    assert table.silent(PATIENCE + 1) == [(1, SILENT), (2, SILENT)]
+    table.gone(2)
+    assert table.alarms() == []
+    assert table.silent(1.0) == [(2, DOWN)]

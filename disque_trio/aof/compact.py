@@ -4,10 +4,11 @@
 
 Reads FILE up to the offset UPTO, where a record ends. Writes to OUT, in the order of the file, the
 records that loading would leave: of jobs that have neither ended nor expired at NOW (s since the
-epoch), of paused queues, and of keys in use. OUT is on disk if the exit status is 0; otherwise
-there is no OUT. It is ``DAMAGED`` if FILE does not match its checksums. NODE is the process id of
-the node that wants OUT: when it ends, this process fails, since nobody would use or remove OUT.
-FILE is only read. The node itself copies what it appends after UPTO meanwhile.
+epoch), of paused queues, of keys in use, and of those that such jobs no longer have. OUT is on disk
+if the exit status is 0; otherwise there is no OUT. It is ``DAMAGED`` if FILE does not match its
+checksums. NODE is the process id of the node that wants OUT: when it ends, this process fails,
+since nobody would use or remove OUT. FILE is only read. The node itself copies what it appends
+after UPTO meanwhile.
 
 Memory holds the place of each living job (see ``places``), not the job.
 """
@@ -67,6 +68,7 @@ def compact(
     places = Places(upto)
     pauses: dict[bytes, Place] = {}  # of a paused queue's record
     keys: dict[tuple[bytes, bytes], Place] = {}  # of a queue's key's
+    freed: dict[bytes, Place] = {}  # the same, by the job that had the key, if it lives
     reader = RecordReader(file)
     records = start = 0
     while start < upto:
@@ -79,15 +81,19 @@ def compact(
             id, expiry = _id_and_expiry(command[1], start)
             if command[1][_FLAGS_AT] & FLAG_TRAILER:
                 places.drop(id)  # this record may say what became of the job
+                freed.pop(id, None)
             if expiry > now:
                 places.add(id, start, end - start)
         elif name == b"DELJOB" and all(map(is_job_id, command[1:])):
             for id in command[1:]:
                 places.drop(id)
+                freed.pop(id, None)
         elif (key := read_key(command)) is not None:
             keys.pop((key.queue, key.key), None)
             if key.until > now * 1000:
                 keys[key.queue, key.key] = start, end - start
+            elif key.id in places:
+                freed[key.id] = start, end - start
         elif (paused := read_pause(command)) >= 0:
             pauses.pop(command[1], None)
             if paused:
@@ -101,7 +107,7 @@ def compact(
     if start != upto:
         raise AofError(start, f"no record ends at {upto}", False)
     jobs = places.count
-    others = sorted(chain(pauses.values(), keys.values()))
+    others = sorted(chain(pauses.values(), keys.values(), freed.values()))
     living = merge(places.in_order(), others)
     return Counts(records, jobs, _copy(file, living, out, go_on))
 

@@ -49,6 +49,9 @@ class Places:
         bucket += _ENTRY.pack(hash(id), start << _LENGTH_BITS | length)
         self.count += 1
 
+    def __contains__(self, id: bytes) -> bool:
+        return _find(self._buckets[crc32(id) >> self._shift], id) >= 0
+
     def drop(self, id: bytes) -> None:
         """Remove the job ``id``, if it is here."""
         bucket = self._buckets[crc32(id) >> self._shift]

@@ -38,6 +38,7 @@ class ShownJob:
     group: str = field(default="", metadata=_FACT)
     note: str = field(default="", metadata=_FACT)
     unique_key: str = field(default="", metadata=_FACT)
+    unique_until: str = field(default="", metadata=_FACT)
     added_to: str = field(default="", metadata=_FACT)
     attempts: int | None = None
     progress: str = field(default="", metadata=_FACT)

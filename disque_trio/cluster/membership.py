@@ -46,6 +46,7 @@ from disque_trio.protocol.bus import (
     NODE_PFAIL,
     PING,
     PONG,
+    REPLACING,
     REPLJOB,
     SETTLING,
     TELLING,
@@ -306,6 +307,9 @@ class Membership(Peers):
 
     def limits_groups(self, id: bytes) -> bool:
         return self._both(id) & GROUPS != 0
+
+    def replaces_jobs(self, id: bytes) -> bool:
+        return self._both(id) & REPLACING != 0
 
     def _both(self, id: bytes) -> int:
         """The extensions that this node and the node ``id`` have announced."""

@@ -142,6 +142,11 @@ class Peers:
         """Whether the node ``id`` keeps groups of jobs within limits."""
         return self.understands(id)
 
+    def replaces_jobs(self, id: bytes) -> bool:
+        """Whether the node ``id`` knows keys that are free when their job starts, and replaces jobs
+        that have them."""
+        return self.understands(id)
+
     def places(self) -> int:
         """Return how many copies a job could have if all nodes were well: nodes, or hosts."""
         return self.size

@@ -83,7 +83,8 @@ TELLING: Final = 2  # tells which jobs its clients have, and hears that of other
 SETTLING: Final = 4  # GIVEN and SETTLED
 LOTS: Final = 8  # hears of many jobs at once that they stay in a queue
 GROUPS: Final = 16  # keeps groups of jobs within limits
-EXTENSIONS: Final = 31  # all of them
+REPLACING: Final = 32  # knows keys that are free when a job starts, and replaces jobs
+EXTENSIONS: Final = 63  # all of them
 
 HEADER_SIZE: Final = 144
 VERSION: Final = 1

@@ -38,6 +38,11 @@ _ENDING: Final = 8
 _GROUP: Final = 9
 _ADDED_TO: Final = 10
 _NOTE: Final = 11
+_KEY_STATE: Final = 12
+
+# For how long a job has its key, if not until it has ended, or for a time.
+UNTIL_START: Final = 1  # until a client gets it for the first time
+STARTED: Final = 2  # a client got it: it has none any more
 
 # How a job ended, or died.
 ACKED: Final = 1
@@ -163,6 +168,7 @@ class Trailer:
         note: of ADDJOB NOTE; empty: none.
         key: of ADDJOB UNIQUE; empty: none.
         key_until: when it is free again, in ms since the epoch; 0: when the job has ended.
+        key_state: UNTIL_START or STARTED; 0: the job has the key as ``key_until`` says.
         updated: version of the last UPDATEJOB or QMOVE; 0: there was none.
         added_to: the queue that it was added to, if it was moved to another since; its key belongs
             to that queue. Empty: it was not moved.
@@ -185,6 +191,7 @@ class Trailer:
         "group",
         "headers",
         "key",
+        "key_state",
         "key_until",
         "letter",
         "note",
@@ -201,6 +208,7 @@ class Trailer:
         self.note = b""
         self.key = b""
         self.key_until = 0
+        self.key_state = 0
         self.updated = 0
         self.added_to = b""
         self.letter: Letter | None = None
@@ -211,6 +219,11 @@ class Trailer:
         self.whole: tuple[bytes, int] | None = None
         self.counted = 0
         self.shared = False
+
+    @property
+    def has_key(self) -> bool:
+        """Whether the job has a key now, as far as this says."""
+        return self.key != b"" and self.key_state != STARTED
 
     def is_of_clients(self) -> bool:
         """Whether it has fields that clients, or nodes of a later version, have set, rather than
@@ -232,8 +245,10 @@ class Trailer:
             found.append((b"group", self.group))
         if self.note:
             found.append((b"note", self.note))
-        if self.key:
+        if self.has_key:
             found.append((b"unique-key", self.key))
+            if self.key_state == UNTIL_START:
+                found.append((b"unique-until", b"start"))
         if self.added_to:
             found.append((b"added-to", self.added_to))
         if self.attempts:
@@ -258,6 +273,8 @@ class Trailer:
             fields.append((_KEY, self.key))
         if self.key_until:
             fields.append((_KEY_UNTIL, pack_number(self.key_until)))
+        if self.key_state:
+            fields.append((_KEY_STATE, pack_number(self.key_state)))
         if self.updated:
             fields.append((_UPDATED, pack_number(self.updated)))
         if self.added_to:
@@ -315,6 +332,8 @@ def _read(trailer: Trailer, fields: list[Field]) -> None:
             trailer.key = value
         elif type == _KEY_UNTIL:
             trailer.key_until = unpack_number(value)
+        elif type == _KEY_STATE:
+            trailer.key_state = _key_state(value)
         elif type == _UPDATED:
             trailer.updated = unpack_number(value)
         elif type == _ADDED_TO:
@@ -345,6 +364,14 @@ def unpack_attempts(value: bytes) -> dict[bytes, int]:
         value[at : at + _NODE_LENGTH]: _count(value[at + _NODE_LENGTH : at + size])
         for at in range(0, len(value), size)
     }
+
+
+def _key_state(value: bytes) -> int:
+    """The state of a key in the value of a field. Raises ``FieldsError``."""
+    state = unpack_number(value)
+    if not 0 < state <= STARTED:
+        raise FieldsError(f"unknown state of a key {state}")
+    return state
 
 
 def _count(value: bytes) -> int:

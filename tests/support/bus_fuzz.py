@@ -93,7 +93,13 @@ def work(mesh: Mesh) -> None:
         options += ["GROUP", f"g{number % 2}", "HEADERS", 1, "h", number, "PRIORITY", number % 8]
         ids.append(ask(mesh, number % 2, "ADDJOB", "q", "body", 0, *options)[1:-2])
     for index in range(2):
-        for option in (["UNIQUE", f"k{index}", "FOR", 99], ["UNIQUE", "same"], ["ASYNC"]):
+        for option in (
+            ["UNIQUE", f"k{index}", "FOR", 99],
+            ["UNIQUE", "same"],
+            ["ASYNC"],
+            ["UNIQUE", "start", "UNTIL", "START"],
+            ["UNIQUE", "last", "REPLACE", "REPLICATE", 1],
+        ):
             ask(mesh, index, "ADDJOB", "mail.new", "body", 500, "RETRY", 2, *option)
         ask(mesh, index, "GETJOB", "TIMEOUT", 500, "FROM", "mail.old")
         ask(mesh, index, "WAITJOB", 500, *ids[:2])
@@ -158,7 +164,9 @@ def work_on(mesh: Mesh) -> None:
 
 
 _REQUESTS: Final = (
-    "ADDJOB q later 0 RETRY 5", "ADDJOB mail.new x 0 RETRY 5 UNIQUE k FOR 9", "ADDJOB @topic.x x 0",
+    "ADDJOB q later 0 RETRY 5", "ADDJOB mail.new x 0 RETRY 5 UNIQUE k FOR 9",
+    "ADDJOB q x 0 UNIQUE last REPLACE DELAY 3", "ADDJOB q x 0 UNIQUE start UNTIL START",
+    "ADDJOB @topic.x x 0",
     "ADDJOB lost x 50 REPLICATE 2 GROUP g", "GETJOB NOHANG COUNT 2 FROM q mail.new mail.old lost",
     "GETJOB TIMEOUT 900 PATTERN FROM mail.*", "GETJOB TIMEOUT 900 FROM mail.old", "QLEN q",
     "CONSUME mail.new CREDIT 3", "REDRIVE lost", "QPURGE mail.old", "QMOVE q mail.old COUNT 2",

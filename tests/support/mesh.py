@@ -77,6 +77,9 @@ class MeshPeers(Peers):
     def limits_groups(self, id: bytes) -> bool:
         return self.settles(id)
 
+    def replaces_jobs(self, id: bytes) -> bool:
+        return self.settles(id)
+
     def judge_extensions(self) -> None:
         """Compute whether jobs may have trailers, after a change of ``c_nodes``."""
         self.extended = not self.mesh.c_nodes

@@ -9,6 +9,8 @@ from disque_trio.protocol.trailer import (
     CANCELLED,
     DEAD,
     FLAG_TRAILER,
+    STARTED,
+    UNTIL_START,
     Ending,
     Letter,
     Trailer,
@@ -43,6 +45,7 @@ def trailers(draw: st.DrawFn) -> Trailer:
     trailer.note = draw(_TEXT)
     trailer.key = draw(_TEXT)
     trailer.key_until = draw(_NUMBERS) if trailer.key else 0
+    trailer.key_state = draw(st.sampled_from([0, UNTIL_START, STARTED])) if trailer.key else 0
     trailer.updated = draw(_NUMBERS)
     trailer.added_to = draw(_TEXT)
     trailer.letter = draw(st.none() | letters)
@@ -50,7 +53,7 @@ def trailers(draw: st.DrawFn) -> Trailer:
     nodes = st.binary(min_size=8, max_size=8)
     trailer.attempts = draw(st.dictionaries(nodes, _COUNTS, max_size=3))
     trailer.ending = draw(st.none() | endings)
-    trailer.unknown = draw(st.lists(st.tuples(st.integers(12, 255), _TEXT), max_size=3))
+    trailer.unknown = draw(st.lists(st.tuples(st.integers(13, 255), _TEXT), max_size=3))
     return trailer
 
 

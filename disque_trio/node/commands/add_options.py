@@ -7,7 +7,7 @@ from disque_trio.node.commands.arguments import BAD_DELAY, at_least, parse_secon
 from disque_trio.node.core.jobs.job import MAX_PRIORITY, UINT16_MAX, UINT32_MAX
 from disque_trio.node.core.shared.policies import NO_POLICY, Policy
 from disque_trio.protocol.keyrecord import MAX_KEY
-from disque_trio.protocol.trailer import Trailer
+from disque_trio.protocol.trailer import UNTIL_START, Trailer
 from disque_trio.resp.ints import parse_int
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX
@@ -29,7 +29,8 @@ class AddOptions:
         wait: ASYNC is not given.
         trailer: options for which C Disque has no field; None: none.
         kept: FOR, in s; 0: not given.
-        anyway: ANYWAY is given. The key is in the trailer.
+        anyway, replace: ANYWAY and REPLACE are given. The key is in the trailer.
+        until: START or END, in lower case, if UNTIL is given.
         priority: 0 to 7.
         plain: there are only options that C Disque has too, and the queue has no limit.
 
@@ -50,6 +51,8 @@ class AddOptions:
         self.trailer: Trailer | None = None
         self.kept = 0
         self.anyway = False
+        self.replace = False
+        self.until = b""
         self.priority = 0
         self.plain = True
         last = len(args) - 1
@@ -78,6 +81,9 @@ class AddOptions:
         if option == b"anyway":
             self.anyway = True
             return i
+        if option == b"replace":
+            self.replace = True
+            return i
         if i == len(args):
             raise CommandError(SYNTAX)
         if option == b"unique":
@@ -93,6 +99,10 @@ class AddOptions:
             if value is None or not 0 < value <= UINT32_MAX or self.kept:
                 raise CommandError("ERR FOR must be given once, in seconds, from 1 to 4294967295")
             self.kept = value
+        elif option == b"until":
+            self.until = args[i].lower()
+            if self.until not in (b"start", b"end"):
+                raise CommandError("ERR UNTIL must be START or END")
         elif option == b"at" and self.at < 0:
             self.at = _time(args[i])
         else:
@@ -105,8 +115,14 @@ class AddOptions:
             if self.delayed:
                 raise CommandError("ERR AT and DELAY cannot be combined")
             self.delay = -1
-        if (self.kept or self.anyway) and not self.key:
-            raise CommandError("ERR FOR and ANYWAY require UNIQUE")
+        if (self.kept or self.anyway or self.replace or self.until) and not self.key:
+            raise CommandError("ERR FOR, UNTIL, REPLACE and ANYWAY require UNIQUE")
+        if self.kept and (self.until or self.replace):
+            raise CommandError("ERR FOR cannot be combined with UNTIL or REPLACE")
+        if self.replace and self.until == b"end":
+            raise CommandError("ERR REPLACE cannot be combined with UNTIL END")
+        if self.trailer is not None and (self.replace or self.until == b"start"):
+            self.trailer.key_state = UNTIL_START
 
     def pause(self, now: int) -> int:
         """The ms from ``now`` until the job is queued."""

@@ -12,6 +12,7 @@ from disque_trio.node.core.jobs.trailers import TRAILER_OVERHEAD
 from disque_trio.node.core.jobs.uniques import ENTRY_OVERHEAD
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queues.queue import PAUSED_IN
+from disque_trio.node.core.unique.quorum import ClaimOptions
 from disque_trio.protocol.bus import MAX_JOB, MAX_NAME_IN_FIELDS
 from disque_trio.protocol.keyrecord import ADDED
 from disque_trio.protocol.trailer import Trailer
@@ -51,7 +52,7 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     plain = options.plain
     timeout = 0 if args[3] == b"0" else parse_timeout(args[3])
     if not plain and options.trailer is not None:
-        require_extensions(node)
+        _require(node, options.trailer)
     repl = options.repl or _default_copies(node)
     retry = options.retry
     if retry == 0 and repl > 1:
@@ -86,7 +87,7 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     trailer = options.trailer
     name: bytes | None
     if trailer is not None and trailer.key:
-        name = _admit_unique(node, client, args, repl, external, options, trailer.key)
+        name = _admit_unique(node, client, args, repl, external, options, trailer)
         if name is None:
             return
     else:
@@ -139,7 +140,7 @@ def _check_budget(node: Node, client: Client, args: list[bytes], options: AddOpt
     keys = 0
     if trailer is not None:
         if trailer.key:
-            if node.store.uniques.find(args[1], trailer.key) is not None:
+            if node.store.uniques.find(args[1], trailer.key) is not None and not options.replace:
                 return
             keys = 1
             size += ENTRY_OVERHEAD + len(args[1]) + 2 * len(trailer.key)
@@ -191,15 +192,15 @@ def _admit_unique(
     repl: int,
     external: bool,
     options: AddOptions,
-    key: bytes,
+    trailer: Trailer,
 ) -> bytes | None:
-    """The same for a job with ``key``, as far as that can be said before other nodes are asked.
-    None: another job has the key, and ``client`` has got its id."""
-    known = _known(node, args[1], key)
+    """The same for a job with the key in ``trailer``, as far as that can be said before other nodes
+    are asked. None: another job has the key, and ``client`` has got its id."""
+    known = _known(node, args[1], trailer, options.replace)
     if known:
         client.out.append(b"+%b\r\n" % known)
         return None
-    if node.peers.size > 1:
+    if node.peers.size > 1 or _replaces(node, args[1], trailer, options):
         return args[1]
     if node.memory.shares is not None:
         _check_budget(node, client, args, options)  # what had the key is gone
@@ -224,11 +225,28 @@ def _admit_claimed(
     return _admit(node, args, repl, external, options, elsewhere)
 
 
-def _known(node: Node, queue: bytes, key: bytes) -> bytes:
-    """The id of the job with this key, as far as this node can tell; empty: there is none."""
+def _known(node: Node, queue: bytes, trailer: Trailer, replace: bool) -> bytes:
+    """The id of the job with the key in ``trailer``, as far as this node can tell; empty: there is
+    none, or it is to be replaced."""
     if len(queue) > MAX_NAME_IN_FIELDS:
         raise CommandError(f"ERR UNIQUE takes queue names of up to {MAX_NAME_IN_FIELDS} bytes")
-    return node.claims.known(queue, key)
+    return node.claims.known(queue, trailer, replace)
+
+
+def _replaces(node: Node, queue: bytes, trailer: Trailer, options: AddOptions) -> bool:
+    """Whether this node knows of a job that is to be replaced."""
+    return options.replace and node.store.uniques.find(queue, trailer.key) is not None
+
+
+def _require(node: Node, trailer: Trailer) -> None:
+    """Raise ``CommandError`` unless all nodes know what is in ``trailer``."""
+    require_extensions(node)
+    peers = node.peers
+    if trailer.key_state and not all(peers.replaces_jobs(id) for id in peers.everyone()):
+        raise CommandError(
+            "NOEXT A node of the cluster does not know UNTIL START and REPLACE: it is of an "
+            "earlier release, or was not heard of yet"
+        )
 
 
 def _claims(
@@ -244,13 +262,13 @@ def _claims(
     """Claim the key of ``job``. Return whether other nodes have to agree; if so, everything else
     is done once they have."""
     trailer.key_until = node.now + options.kept * 1000 if options.kept else 0
-    if node.peers.size == 1:
+    if node.peers.size == 1 and not _replaces(node, args[1], trailer, options):
         node.store.uniques.hold(job, ADDED)
         return False
     admit = partial(_admit_claimed, node, client.user, job.id, args, job.repl, external, options)
     bounded = options.maxlen > 0 or options.maxbytes > 0
-    wait, anyway = options.wait, options.anyway
-    node.claims.begin(client, job, trailer, external, wait, anyway, timeout, bounded, admit)
+    wishes = ClaimOptions(options.wait, options.anyway, options.replace)
+    node.claims.begin(client, job, trailer, external, timeout, bounded, admit, wishes)
     return True
 
 

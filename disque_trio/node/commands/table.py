@@ -45,7 +45,8 @@ def build_table() -> dict[bytes, Command[Node]]:
 
 _ADDJOB: Final = (
     f"queue job ms-timeout {job_options.SYNTAX} [ASYNC] "
-    "[HEADERS count name value [name value ...]] [UNIQUE key [FOR seconds] [ANYWAY]]"
+    "[HEADERS count name value [name value ...]] "
+    "[UNIQUE key [FOR seconds] [UNTIL START|END] [REPLACE] [ANYWAY]]"
 )
 _GETJOB: Final = (
     "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] [WITHHEADERS] [PATTERN] "

@@ -9,7 +9,7 @@ from disque_trio.node.commands.arguments import (
     require_extensions,
 )
 from disque_trio.node.core.changes.contents import Contents, is_delivered
-from disque_trio.node.core.changes.updates import DELIVERED
+from disque_trio.node.core.changes.updates import DELIVERED_TEXT
 from disque_trio.node.core.jobs.job import ACKED, JOB_OVERHEAD, UINT32_MAX, WAIT_REPL, Job
 from disque_trio.node.core.node import Node
 from disque_trio.protocol.bus import MAX_JOB
@@ -34,8 +34,8 @@ def updatejob(node: Node, client: Client, args: list[bytes]) -> None:
     if job is None or job.state in (WAIT_REPL, ACKED):
         raise CommandError("NOJOB Job not known in the context of this node.")
     if is_delivered(job):
-        raise CommandError(DELIVERED)
-    contents = Contents(job)
+        raise CommandError(DELIVERED_TEXT)
+    contents = node.updates.contents(job)
     _set_times(node, job, contents, retry, ttl, delay)
     if words.has("QUEUE"):
         contents.queue = parse_queue(node, words.text("QUEUE"))
@@ -84,4 +84,4 @@ def _check_budget(node: Node, client: Client, job: Job, contents: Contents) -> N
 def _is_unique(node: Node, job: Job) -> bool:
     """Whether ``job`` has a key for as long as it lives."""
     trailer = node.store.trailers.of(job)
-    return trailer is not None and trailer.key != b"" and trailer.key_until == 0
+    return trailer is not None and trailer.has_key and trailer.key_until == 0

@@ -10,6 +10,7 @@ from typing import Final
 
 from disque_trio.cluster.peers import Peers
 from disque_trio.cluster.troubles import TROUBLE_MEMORY, trouble_of
+from disque_trio.node.core.changes.replacements import Replacements
 from disque_trio.node.core.changes.scatter_gather import ScatterGathers
 from disque_trio.node.core.changes.updates import Updates
 from disque_trio.node.core.copies.admissions import Admissions
@@ -163,7 +164,8 @@ class Node(Machine):
         voter = Voter(core, copies)
         self.key_drops = KeyDrops(core, voter)
         admissions = self.admissions = Admissions(core, replication)
-        self.claims = Claims(core, voter, replication, admissions)
+        self.replacements = Replacements(core, updates)
+        self.claims = Claims(core, voter, replication, admissions, self.replacements.ask)
         shared_maps = self.shared_maps = SharedMaps(peers)
         self.policy_sharing = Sharing("policies", bus.POLICIES, services, policies, shared_maps)
         self.ticks = Ticks(services, self.notes, policies, self.replicas, shared_maps)
@@ -586,6 +588,7 @@ class Node(Machine):
         self.copies.flush()
         self.claims.flush()
         self.key_drops.flush()
+        self.replacements.flush()
         self.admissions.flush()
         self.replication.flush()
         self.scatter_gather.flush()

@@ -27,6 +27,7 @@ def seen(trailer: Trailer) -> object:
         trailer.note,
         trailer.key,
         trailer.key_until,
+        trailer.key_state,
         trailer.updated,
         letter and letter.pack(),
         trailer.reason,

@@ -1,4 +1,4 @@
-"""The fields of a job that UPDATEJOB and QMOVE change."""
+"""The fields of a job that UPDATEJOB, QMOVE and ADDJOB REPLACE change."""
 
 from disque_trio.eventlog import schema
 from disque_trio.node.core.federation.exports import Exports
@@ -9,6 +9,7 @@ from disque_trio.node.core.jobs.job import (
     FLAG_QUEUED_BEFORE,
     FLAG_WILLQUEUE,
     FLAGS_HOLDING,
+    FLAGS_PRIORITY,
     JOB_OVERHEAD,
     QUEUED,
     UINT32_MAX,
@@ -20,6 +21,7 @@ from disque_trio.node.core.lifecycle.requeue import Requeue, why_due
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.queue import PAUSED_IN
 from disque_trio.node.core.queues.store import TIME_ERROR
+from disque_trio.protocol.trailer import Trailer
 from disque_trio.respserver.memory import MEMORY
 
 
@@ -32,16 +34,34 @@ class Contents:
         retry: s.
         etime: when the job expires, in s since the epoch.
         due: when it is first queued, in ms since the epoch.
+        priority: as flags of the job.
+        group, note, headers: see ``Trailer``.
+
+    Args:
+        trailer: of ``job``; None: it has none.
     """
 
-    __slots__ = ("body", "due", "etime", "queue", "retry")
+    __slots__ = ("body", "due", "etime", "group", "headers", "note", "priority", "queue", "retry")
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, trailer: Trailer | None) -> None:
         self.queue = job.queue
         self.body = job.body or b""
         self.retry = int(job.retry)
         self.etime = int(job.etime)
         self.due = first_due(job)
+        self.priority = job.flags & FLAGS_PRIORITY
+        self.group = b"" if trailer is None else trailer.group
+        self.note = b"" if trailer is None else trailer.note
+        self.headers = [] if trailer is None else trailer.headers
+
+    def moves(self, job: Job, trailer: Trailer) -> bool:
+        """Whether they give ``job``, with its ``trailer``, another place in another queue, or in
+        its own."""
+        return (
+            self.queue != job.queue
+            or self.priority != job.flags & FLAGS_PRIORITY
+            or self.group != trailer.group
+        )
 
 
 def is_delivered(job: Job) -> bool:
@@ -59,10 +79,11 @@ class ContentsSetter:
         self._requeue = requeue
         self._exports = exports
 
-    def move(self, job: Job, name: bytes) -> None:
-        """Move ``job`` to the queue ``name``; call ``set`` next. A queued job goes to its place
-        there."""
+    def move(self, job: Job, contents: Contents) -> None:
+        """Give ``job`` the queue, priority and group of ``contents``; call ``set`` next. A queued
+        job goes to its place there."""
         store = self._store
+        name = contents.queue
         if job.flags & FLAGS_HOLDING:
             store.limits.release(job)
         trailer = store.trailers.want(job)
@@ -81,6 +102,8 @@ class ContentsSetter:
             shares.add(job.queue, MEMORY, -size)
             shares.add(name, MEMORY, size)
         job.queue = queues.one_name(name)
+        job.flags = job.flags & ~FLAGS_PRIORITY | contents.priority
+        trailer.group = contents.group
         if job_queued:
             job.state = QUEUED
             queue = queues.by_name.get(name)

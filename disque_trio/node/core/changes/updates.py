@@ -1,4 +1,4 @@
-"""Changes jobs that are not delivered (UPDATEJOB, QMOVE), on all nodes that hold them.
+"""Changes jobs that are not delivered (UPDATEJOB, QMOVE, ADDJOB REPLACE), on all their holders.
 
 A change has a version: the time of the node in ms and 16 bits of its id; it is higher than any that
 the node knows for this job. The newest wins on every holder, in whatever order changes arrive. The
@@ -14,6 +14,7 @@ While a holder is away, there may be a change that it has not confirmed for each
 (see QMOVE), so no turn looks at all of them.
 """
 
+from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
 from typing import Final
@@ -48,7 +49,7 @@ from disque_trio.protocol.fields import (
     unpack_number,
     unpack_texts,
 )
-from disque_trio.protocol.trailer import Trailer
+from disque_trio.protocol.trailer import STARTED, Trailer
 from disque_trio.resp.reply import OK, error
 from disque_trio.respserver.client import Client, Pending
 from disque_trio.respserver.command import misconf
@@ -68,7 +69,7 @@ class PendingUpdate:
         holders: the nodes that hold the job, as far as is known.
         missing: those of them that have not confirmed it.
         before: the previous contents of the job.
-        replies: for the clients that wait.
+        replies: called with the reply for each of those who wait.
         deadline: when they stop waiting, in ms.
         due: when to tell the missing nodes again, in ms.
         gap: ms until the time after that.
@@ -80,7 +81,7 @@ class PendingUpdate:
         self.holders = list(missing)
         self.missing = missing
         self.before = before
-        self.replies: list[Pending] = []
+        self.replies: list[Callable[[bytes], None]] = []
         self.deadline = now + PATIENCE
         self.due = now + FIRST_GAP
         self.gap = FIRST_GAP
@@ -141,12 +142,13 @@ class PendingUpdates:
                 found.append((id, update))
         return found
 
-    # ---- the clients that wait --------------------------------------------------------------
+    # ---- those who wait ---------------------------------------------------------------------
 
-    def wait(self, update: PendingUpdate, reply: Pending) -> None:
-        """Release ``reply`` when ``update`` is known to all holders."""
+    def wait(self, update: PendingUpdate, told: Callable[[bytes], None]) -> None:
+        """Call ``told`` with the reply when ``update`` is known to all holders, or will not be."""
         self._waiting += 1
-        update.replies.append(reply)
+        update.replies.append(told)
+        update.deadline = self._machine.now + PATIENCE
 
     def awaited(self, update: PendingUpdate) -> bool:
         """Whether a reachable node, or one that is thought to be, has not confirmed the change."""
@@ -159,11 +161,10 @@ class PendingUpdates:
         self._give(update, misconf(problem) if problem else reply)
 
     def _give(self, update: PendingUpdate, reply: bytes) -> None:
-        self._waiting -= len(update.replies)
-        for pending in update.replies:
-            pending.reply = reply
-            self._machine.answered.append(pending)
-        update.replies = []
+        replies, update.replies = update.replies, []
+        self._waiting -= len(replies)
+        for told in replies:
+            told(reply)
 
     def refuse(self, refusal: bytes) -> None:
         """Send ``refusal`` to all waiting clients: the records could not be written."""
@@ -236,8 +237,11 @@ _HAS_ENDED: Final = 3
 _OFFERED: Final = 4  # it has this change
 _WANTED: Final = 5  # it does not
 
-DELIVERED: Final = "DELIVERED Job was delivered and cannot be changed."
-_ENDED: Final = error(b"NOJOB Job has ended meanwhile.")
+DELIVERED_TEXT: Final = "DELIVERED Job was delivered and cannot be changed."
+DELIVERED: Final = error(DELIVERED_TEXT)
+ENDED: Final = error(b"NOJOB Job has ended meanwhile.")
+# A newer change, by another node, has taken its place, and may be undone.
+SUPERSEDED: Final = error(b"NOREPL Another change of the job has taken the place of this one")
 _TIMEOUT: Final = error(
     b"NOREPL Timeout reached before all nodes that hold the job had the change; it will be repeated"
 )
@@ -252,6 +256,8 @@ class Updates:
 
     Attributes:
         pending: the changes that not all holders have confirmed.
+        on_proposal: called if another node sends a job that is not changed yet (see
+            ``replacements``), with the node, the job and its trailer.
     """
 
     def __init__(self, core: Core, exports: Exports, requeue: Requeue) -> None:
@@ -270,6 +276,7 @@ class Updates:
         self._notices = core.notices
         self._peers = core.peers
         self._packets = core.packets
+        self.on_proposal: Callable[[bytes, Job, Trailer], None] = _nobody
         self._last_ms = 0
         self.pending = PendingUpdates(core)
         self._changed = ChangedJobs(store)  # for ``resume``
@@ -286,25 +293,39 @@ class Updates:
     def change(self, client: Client, job: Job, contents: Contents) -> None:
         """Give ``job``, which is not delivered, new ``contents``; ``client`` gets its reply when
         the other holders have confirmed."""
-        machine = self._machine
         update = self._change(job, contents)
         if update is None or not self.pending.awaited(update):
             client.out.append(OK)
             return
         reply = Pending(client, None)
         client.line_up(reply)
-        self.pending.wait(update, reply)
-        update.deadline = machine.now + PATIENCE
+        self.pending.wait(update, partial(self._reply, reply))
+
+    def _reply(self, pending: Pending, reply: bytes) -> None:
+        pending.reply = OK if reply is SUPERSEDED else reply
+        self._machine.answered.append(pending)
+
+    def replace(self, job: Job, contents: Contents, told: Callable[[bytes], None]) -> None:
+        """Do the same, and call ``told`` with the reply: OK, or an error, such as SUPERSEDED."""
+        update = self._change(job, contents)
+        if update is None or not self.pending.awaited(update):
+            told(OK)
+        else:
+            self.pending.wait(update, told)
 
     def move(self, job: Job, queue: bytes) -> None:
         """Move ``job``, which is not delivered, to ``queue``, as a client asked."""
-        contents = Contents(job)
+        contents = self.contents(job)
         contents.queue = queue
         self._change(job, contents)
 
+    def contents(self, job: Job) -> Contents:
+        """The contents of ``job``."""
+        return Contents(job, self._trailers.of(job))
+
     def _change(self, job: Job, contents: Contents) -> PendingUpdate | None:
         """Give ``job`` new ``contents`` and tell the other holders; None: there are none."""
-        before = Contents(job)
+        before = self.contents(job)
         self._store.total_updated += 1
         self._commit(job, contents, self._next_version(job), schema.BY_CLIENT, True)
         return self._pend(job, before)
@@ -327,11 +348,14 @@ class Updates:
         node for it."""
         trailer = self._trailers.want(job)
         trailer.updated = version
-        self._trailers.recount(job, trailer)
-        moved = contents.queue != job.queue
+        moved = contents.moves(job, trailer)
         if moved:
-            self._setter.move(job, contents.queue)
+            self._setter.move(job, contents)
+        trailer.note = contents.note
+        trailer.headers = contents.headers
+        self._trailers.recount(job, trailer)
         self._setter.set(job, contents, asked)
+        self._store.uniques.extend(job)
         if self._notes.noting:
             self._notes.note(schema.UPDATED, job, reason, new=True)
             if asked and job.flags & FLAG_PAUSED and job.state == ACTIVE:
@@ -347,13 +371,15 @@ class Updates:
     def take(self, job: Job, new: Job, trailer: Trailer | None) -> bool:
         """Take the contents of ``new``, the same job as another node has it, with ``trailer``, if
         they are newer than those of ``job``. Return whether this node has nothing newer."""
+        if trailer is not None and trailer.key_state == STARTED:
+            self._store.uniques.note_start(job)
         known = self.version(job)
         version = 0 if trailer is None else trailer.updated
         if version <= known or job.state == ACKED:
             return version == known
         if job.retry == 0 and job.flags & FLAG_DELIVERED:
             return True  # it will never be delivered again
-        contents = Contents(new)
+        contents = Contents(new, trailer)
         if abs(contents.etime - int(job.etime)) <= SLACK:
             contents.etime = int(job.etime)
         if (contents.retry == 0) != (job.retry == 0):
@@ -367,7 +393,7 @@ class Updates:
         self._commit(job, contents, version, schema.BY_PEER)
         update = self.pending.drop(job.id)
         if update is not None:
-            self.pending.answer(update, OK)  # a newer change has taken its place
+            self.pending.answer(update, SUPERSEDED)
         return True
 
     # ---- the other holders ------------------------------------------------------------------
@@ -412,7 +438,7 @@ class Updates:
             job = self._store.jobs.get(id)
             if job is None or job.state == ACKED:
                 self.pending.drop(id)
-                self.pending.answer(update, _ENDED)
+                self.pending.answer(update, ENDED)
                 continue
             if update.replies:
                 if not self.pending.awaited(update):
@@ -433,7 +459,7 @@ class Updates:
             self.pending.look_at(id, update, update.due)
         for job in self._changed.some():
             if job.id not in self.pending.by_id:
-                self._pend(job, Contents(job))
+                self._pend(job, self.contents(job))
 
     # ---- from other nodes -------------------------------------------------------------------
 
@@ -444,7 +470,10 @@ class Updates:
             trailer = self._codec.trailer
             if new is None or trailer is None:
                 raise PacketError("an UPDATEJOB without a change")
-            self._on_change(sender, new, trailer)
+            if trailer.updated:
+                self._on_change(sender, new, trailer)
+            else:
+                self.on_proposal(sender, new, trailer)
 
     def _on_change(self, sender: bytes, new: Job, trailer: Trailer) -> None:
         """Take the change in ``new``, the job as ``sender`` has it, with ``trailer``."""
@@ -502,9 +531,9 @@ class Updates:
         update.missing = [node for node in update.missing if node != sender]
         job = self._store.jobs.get(id)
         if job is None or job.state == ACKED or said == _HAS_ENDED:
-            self.pending.answer(update, _ENDED)
+            self.pending.answer(update, ENDED)
         elif said == _WAS_DELIVERED and update.replies:
-            self.pending.answer(update, error(DELIVERED))
+            self.pending.answer(update, DELIVERED)
             self.pending.drop(id)
             before = update.before
             self._commit(job, before, self._next_version(job), schema.BY_CLIENT)
@@ -553,6 +582,10 @@ class Updates:
     def flush(self) -> None:
         """Forget all changes; clients hear that their jobs are gone."""
         for update in self.pending.flush():
-            self.pending.answer(update, _ENDED)
+            self.pending.answer(update, ENDED)
         self._late.clear()
         self._changed.flush()
+
+
+def _nobody(sender: bytes, new: Job, trailer: Trailer) -> None:
+    pass

@@ -21,7 +21,7 @@ ASK: Final = 2  # what do you know of this job? Answered by a ``Vote``
 CANCEL: Final = 3  # forget your copy of this job: it was not added. Answered by a ``Vote``
 WITHDRAW: Final = 4  # this job does not want the key
 SAY_ADDED: Final = 5  # this job was added
-FREE: Final = 6  # this job has ended
+FREE: Final = 6  # this job has ended, or has started and had the key only until then
 BURY: Final = 7  # take no copy of this job
 
 # What a node knows of a job.
@@ -30,6 +30,12 @@ ADDING: Final = 1  # it is about to add the job
 HELD: Final = 2  # it holds the job, which has not ended
 ENDED: Final = 3  # it knows that the job has ended
 REFUSED: Final = 4  # the job was given up: it does not hold it, and will not take a copy
+STARTED: Final = 5  # it holds the job, which had its key until a client got it
+
+# What became of a request to replace a job (see ``replacements``); anything else is an error.
+REPLACED: Final = b"+OK\r\n"
+HAS_STARTED: Final = b"+STARTED\r\n"  # a client has had it, and so it has no key any more
+AGAIN: Final = b"+AGAIN\r\n"  # it is not here, has ended, or another change came between
 
 _BODY: Final = 2  # type of the only field besides the ticket, whose type is lower
 
@@ -45,10 +51,12 @@ class KeyMessage:
         instead: CLAIM: the job that may have the key has ended, or was never added. If it is the
             job itself: the node that began to add it is away, so its holders see to its copies
             before they agree.
+        replaces: CLAIM: a job that has the key is given the contents of this one, and lives as long
+            as this one, ``left`` ms.
         any: this is certain; otherwise it counts only if the voter knows of no more than a claim.
     """
 
-    __slots__ = ("any", "final", "id", "instead", "key", "lasts", "left", "op", "queue")
+    __slots__ = ("any", "final", "id", "instead", "key", "lasts", "left", "op", "queue", "replaces")
 
     def __init__(self, op: int, queue: bytes, key: bytes, id: bytes) -> None:
         self.op = op
@@ -60,10 +68,11 @@ class KeyMessage:
         self.left = 0
         self.instead = b""
         self.any = False
+        self.replaces = False
 
     def pack(self) -> list[Field]:
         """The fields of the message as a question."""
-        bits = self.final | self.lasts << 1 | self.any << 2
+        bits = self.final | self.lasts << 1 | self.any << 2 | self.replaces << 3
         numbers = pack_number(self.op) + pack_number(bits) + pack_number(self.left)
         texts = [self.queue, self.key, self.id, self.instead, numbers]
         return [(_BODY, pack_texts(texts))]
@@ -83,6 +92,7 @@ def read_message(fields: list[Field]) -> KeyMessage:
     message.final = bits & 1 != 0
     message.lasts = bits & 2 != 0
     message.any = bits & 4 != 0
+    message.replaces = bits & 8 != 0
     message.left = unpack_number(texts[4][16:])
     message.instead = texts[3]
     if (
@@ -130,7 +140,7 @@ def read_vote(fields: list[Field]) -> Vote | None:
         ]
         if texts[0] and not is_plain_id(texts[0]):
             return None
-        if state > ADDED or left > MAX_UNTIL or status > REFUSED:
+        if state > ADDED or left > MAX_UNTIL or status > STARTED:
             return None
         return Vote(texts[0], state, lasts != 0, left, status)
     except FieldsError:

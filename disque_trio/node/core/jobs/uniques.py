@@ -25,7 +25,7 @@ from disque_trio.node.core.jobs.trailers import Trailers
 from disque_trio.node.core.rpc.services import Services
 from disque_trio.protocol import bus
 from disque_trio.protocol.keyrecord import ADDED, MAX_UNTIL, KeyRecord, fits
-from disque_trio.protocol.trailer import Trailer
+from disque_trio.protocol.trailer import STARTED, UNTIL_START, Trailer
 from disque_trio.respserver.memory import KEYS, MEMORY
 
 _SPAN: Final = 16  # bits of a time in ms: a span has about 65 s
@@ -164,7 +164,7 @@ class Uniques:
     def of(self, job: Job) -> Entry | None:
         """The entry of the key of ``job``, if it has one."""
         trailer = self._trailers.of(job)
-        if trailer is None or not trailer.key:
+        if trailer is None or not trailer.has_key:
             return None
         entry = self.find(_queue_of(job, trailer), trailer.key)
         return entry if entry is not None and entry.id == job.id else None
@@ -251,12 +251,12 @@ class Uniques:
         """Note that this node holds ``job`` now, so it grants the job's key, if any, to no
         other."""
         trailer = self._trailers.of(job)
-        if trailer is None or not trailer.key or job.state == ACKED:
+        if trailer is None or not trailer.has_key or job.state == ACKED:
             return
         queue = _queue_of(job, trailer)
         entry = self.find(queue, trailer.key)
         if entry is None:
-            until = min(trailer.key_until or job.etime * 1000 + 1000, MAX_UNTIL)
+            until = min(trailer.key_until or _end_of(job), MAX_UNTIL)
             # What a client of this node adds has been checked.
             fine = state == ADDED or fits(trailer.key, job.id, until, state)
             if fine and until > self._machine.now:
@@ -264,6 +264,36 @@ class Uniques:
                 self.add(queue, trailer.key, job.id, state, lasts, until)
         elif entry.id == job.id:
             self.raise_to(entry, state)
+
+    def start(self, job: Job) -> None:
+        """Free the key of ``job``, which a client gets, if the job has it only until then."""
+        trailer = self._trailers.of(job)
+        if trailer is None or trailer.key_state != UNTIL_START:
+            return
+        self.note_start(job)
+        queue = _queue_of(job, trailer)
+        nodes = dict.fromkeys([*self.voters(queue, trailer.key), *self._replicas.of(job)])
+        self.tell(KeyMessage(FREE, queue, trailer.key, job.id), list(nodes))
+
+    def note_start(self, job: Job) -> None:
+        """Note that a client has, or had, ``job``: if it had its key only until then, this is
+        free."""
+        trailer = self._trailers.of(job)
+        if trailer is not None and trailer.key_state == UNTIL_START:
+            entry = self.of(job)
+            trailer.key_state = STARTED
+            if entry is not None:
+                # The file has the job with its key.
+                entry.written = not self._peers.plain
+                self.drop(entry)
+
+    def extend(self, job: Job) -> None:
+        """Keep the key of ``job``, whose time to live may have changed, for as long as that."""
+        entry = self.of(job)
+        if entry is not None and not entry.lasts:
+            entry.until = max(entry.until, _end_of(job))
+            if entry.written:
+                self.note(entry)
 
     def outlives(self, job: Job) -> None:
         """Keep the key of ``job``, if it was given a time, in the file, which is about to drop the
@@ -411,6 +441,11 @@ def place(queue: bytes, key: bytes) -> bytes:
 def counted(entry: Entry) -> int:
     """The size of ``entry`` in the memory account, in bytes."""
     return ENTRY_OVERHEAD + len(entry.queue) + 2 * len(entry.key)
+
+
+def _end_of(job: Job) -> int:
+    """When the key of ``job`` is free at a node that holds it, in ms since the epoch."""
+    return min(job.etime * 1000 + 1000, MAX_UNTIL)
 
 
 def life_of(job: Job) -> int:

@@ -23,7 +23,7 @@ from disque_trio.node.core.queues.disk_views import job_of
 from disque_trio.node.core.queues.paging import Paging
 from disque_trio.node.core.queues.recovery import Recovery
 from disque_trio.node.core.queues.store import JobStore
-from disque_trio.protocol.keyrecord import CONFIRMED, read_key
+from disque_trio.protocol.keyrecord import CONFIRMED, KeyRecord, read_key
 from disque_trio.protocol.serialjob import (
     HEAD,
     ID_LENGTH,
@@ -126,7 +126,7 @@ class AofCodec:
             return 0
         key = read_key(record)
         if key is not None:
-            self._store.uniques.load(key)
+            self._load_key(key)
             return 0
         raise SerialJobError(f"not a command of an append-only file: {record[0][:40]!r}")
 
@@ -159,6 +159,13 @@ class AofCodec:
             self._store.delete(job)
         elif not (self._pages.jobs and self._paging.load_end(id)):
             self._recovery.forget(id)
+
+    def _load_key(self, key: KeyRecord) -> None:
+        uniques = self._store.uniques
+        uniques.load(key)
+        job = None if key.until else self._store.jobs.get(key.id)
+        if job is not None:
+            uniques.note_start(job)
 
     def _load_pause(self, name: bytes, paused: int) -> None:
         queues = self._store.queues

@@ -323,6 +323,8 @@ class JobStore:
         self.total_delivered += 1
         queue.wanted = machine.now
         job = self.hand_out(queue)
+        if job.flags & FLAG_TRAILER:
+            self.uniques.start(job)
         if job.retry and job.qtime - machine.now < job.retry * 500:
             # It waited so long that a holder, maybe this one, would soon queue it again for another
             # worker. C Disque lets that happen.

@@ -26,6 +26,7 @@ LIMIT: Final = 9  # who uses this limited queue?
 MOVE: Final = 10  # move the jobs of a queue to another one
 STOPS: Final = 12  # the asking node stops; is there anything on its way to it?
 KEYS: Final = 13  # which jobs have these keys?
+REPLACE: Final = 22  # give this job the contents of that one (only for nodes that replace jobs)
 GROUP_LIMITS: Final = 21  # who uses these limited groups? (only for nodes that limit groups)
 # News, which have no answer.
 ENDED: Final = 5  # what became of this job
@@ -84,6 +85,8 @@ class Rpc:
             answer.
         open: the questions by number.
         timer: when these, and what is built on them, have something to do.
+        asked: while a handler runs: the number of its question, for ``answer``; 0: no answer is
+            wanted.
     """
 
     def __init__(self, machine: Machine, peers: Peers, packets: PacketWriter) -> None:
@@ -94,6 +97,7 @@ class Rpc:
         self._peers = peers
         self._packets = packets
         self._number = 0
+        self.asked = 0
 
     def call(
         self,
@@ -175,13 +179,17 @@ class Rpc:
         handler = self.handlers.get(kind)
         if handler is None:
             return
+        self.asked = number
         try:
             answer = handler(sender, fields[1:])
         except FieldsError as problem:
             raise PacketError(f"malformed question: {problem}") from problem
         if answer is not None and number:
-            packet = self._packets.fields(bus.ANSWER, [_ticket(number, kind), *answer])
-            self._peers.send(sender, packet)
+            self._peers.send(sender, self.answer(number, kind, answer))
+
+    def answer(self, number: int, kind: int, fields: list[Field]) -> bytes:
+        """The packet that answers the question ``number``, which its handler did not answer."""
+        return self._packets.fields(bus.ANSWER, [_ticket(number, kind), *fields])
 
     def on_answer(self, sender: bytes, fields: list[Field]) -> None:
         """Handle ANSWER. Raises ``PacketError``."""

@@ -17,11 +17,16 @@ still hold a copy are asked to forget it. If nobody holds it, and all nodes said
 that it ended, the claim is repeated in its place. If its own node is about to add it, the claim
 waits for that. In all other cases nobody can tell whether the job is alive, and the client gets
 -NOUNIQ when its time is over.
+
+A job may have its key only until a client gets it (UNTIL START): then its node frees the key, and
+tells the others. So if such a job is to be added, all nodes are asked whether the one that has the
+key has started; if so, the others are told once more, and the claim is repeated in its place. With
+REPLACE, one that has not started is given the contents of the new one, by a node that holds it.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from disque_trio.node.core.copies.admissions import NOTHING, Admissions, Admit, Queued
 from disque_trio.node.core.copies.replication import Replication
@@ -36,6 +41,7 @@ from disque_trio.node.core.unique.quorum import (
     CLAIMING,
     CONFIRMING,
     COPYING,
+    FREED,
     GONE,
     LIVES,
     UNDECIDED,
@@ -43,6 +49,7 @@ from disque_trio.node.core.unique.quorum import (
     WAIT,
     Agreement,
     Claim,
+    ClaimOptions,
     Conflicts,
     Quorum,
     read_votes,
@@ -53,8 +60,15 @@ from disque_trio.protocol.trailer import Trailer
 from disque_trio.resp.reply import error
 from disque_trio.respserver.client import Client
 
+Replace: TypeAlias = Callable[[bytes, bytes, Job, int, Callable[[bytes], None]], None]
+
+REPLACE_TIME: Final = 2_500  # ms for a node to replace a job, on all nodes that hold it
 PAUSE: Final = 40  # ms until an undecided claim is repeated; up to twice as long
 
+_KEPT: Final = error(
+    b"DELIVERED The job that had the key has ended, and keeps it for some time: it was added with "
+    b"FOR"
+)
 _FLUSHED: Final = error(b"NOUNIQ job removed before the nodes agreed on its key")
 
 
@@ -65,25 +79,35 @@ class Claims(Agreement):
         voter: this node's own.
         replication: adds jobs.
         admissions: the ADDJOBs whose jobs are not added yet.
+        replace: lets a node give the job with this id the contents of another, within so many ms,
+            and calls a function with the result (see ``key_messages``).
 
     Attributes:
         claiming: the claims in the stage CLAIMING, by the ids of their jobs.
         repeats: number of ADDJOBs that were answered with an existing job.
+        replaced: how many of these gave it new contents.
     """
 
     def __init__(
-        self, core: Core, voter: Voter, replication: Replication, admissions: Admissions
+        self,
+        core: Core,
+        voter: Voter,
+        replication: Replication,
+        admissions: Admissions,
+        replace: Replace,
     ) -> None:
         store = core.store
         self._random = core.rng.random
         self.machine = store.machine
         self.claiming: dict[bytes, Claim] = {}
         self.repeats = 0
+        self.replaced = 0
         self.replicated = replication.replicated
         self._store = store
         self._uniques = core.store.uniques
         self._voter = voter
         self._replication = replication
+        self._ask_to_replace = replace
         self._rpc = core.rpc
         self._notices = core.notices
         self._admissions = admissions
@@ -93,15 +117,17 @@ class Claims(Agreement):
 
     # ---- ADDJOB -----------------------------------------------------------------------------
 
-    def known(self, queue: bytes, key: bytes) -> bytes:
-        """The id of the job with this key; empty: there is none, or other nodes have to be
-        asked."""
-        entry = self._uniques.find(queue, key)
-        if entry is None:
-            return b""
+    def known(self, queue: bytes, trailer: Trailer, replace: bool) -> bytes:
+        """The id of the job that has the key in ``trailer``; empty: there is none, or it is to be
+        replaced, or other nodes have to be asked."""
+        entry = self._uniques.find(queue, trailer.key)
         alone = self._peers.size == 1
+        if entry is None or (trailer.key_state and not alone):
+            return b""
         held = self._voter.status(entry.id) in (words.HELD, words.ADDING)
         if (held or (entry.lasts and entry.state > PENDING)) and (alone or entry.state == ADDED):
+            if replace:
+                return b""
             self.repeats += 1
             return entry.id
         if alone:
@@ -114,11 +140,10 @@ class Claims(Agreement):
         job: Job,
         trailer: Trailer,
         external: bool,
-        wait: bool,
-        anyway: bool,
         timeout: int,
         bounded: bool,
         admit: Admit,
+        options: ClaimOptions,
     ) -> None:
         """Add ``job``, which is new, if the nodes agree that it may have its key; then ``client``
         gets its reply. Until they do, nobody sees the job."""
@@ -128,14 +153,13 @@ class Claims(Agreement):
             self.machine.now,
             client,
             job,
-            wait,
             external,
             timeout,
             bounded,
             admit,
             trailer,
             voters,
-            anyway,
+            options,
         )
         self._admissions.hold(claim)
         self.claiming[job.id] = claim
@@ -155,6 +179,7 @@ class Claims(Agreement):
         message.left = claim.until - self.machine.now
         message.instead = claim.instead
         message.any = claim.any
+        message.replaces = claim.replace
         self._quorum.ask(claim, message, claim.voters, judge)
 
     def _judge(self, claim: Claim, question: Question) -> None:
@@ -169,19 +194,21 @@ class Claims(Agreement):
                 self._refuse(claim, UNDECIDED)
                 return
             if vote.id != claim.job.id:
-                if _is_added(vote):
+                if _is_added(vote) and not claim.exact:
                     self._answer(claim, vote.id)
                     return
                 if rival is None or vote.state > rival.state:
                     rival = vote
         needed = len(claim.voters) // 2 + 1
+        # Those that vote for a job that is to be replaced keep its key for as long as it may live.
+        enough = len(votes) >= needed or not claim.replace
         if len(granted) >= needed and (rival is None or rival.state == PENDING):
             self._had(claim)
-        elif question.over or len(granted) + len(question.waiting) < needed:
+        elif question.over or (enough and len(granted) + len(question.waiting) < needed):
             self._rpc.close(question)
             claim.instead = b""
             claim.any = False
-            if rival is None:
+            if rival is None or not enough:
                 self._undecided(claim)
             else:
                 if rival.id < claim.job.id:
@@ -192,8 +219,12 @@ class Claims(Agreement):
         """Go on now that the fate of the job ``rival``, which has the key, is known to be
         ``what``."""
         claim.waited = what == WAIT or claim.is_too_late(self.machine.now)
-        if what == LIVES:
+        if what == LIVES and claim.replace:
+            self._replace(claim, rival)
+        elif what == LIVES:
             self._answer(claim, rival.id)
+        elif what == FREED:
+            self._free(claim, rival.id)
         elif what == WAIT:
             if rival.id < claim.job.id:
                 claim.rival = rival
@@ -207,6 +238,48 @@ class Claims(Agreement):
             claim.instead = rival.id
             claim.any = what == GONE
             self._claim(claim)
+
+    def _free(self, claim: Claim, id: bytes) -> None:
+        """Claim the key again: its job, ``id``, has it no more, which not all nodes have heard."""
+        free = claim.message(words.FREE, id)
+        self._uniques.tell(free, self._peers.everyone())
+        self._voter.on_notification(free)
+        claim.instead = id
+        claim.any = True
+        if claim.freed == id:
+            self._pause(claim)
+        else:
+            claim.freed = id
+            self._claim(claim)
+
+    def _replace(self, claim: Claim, rival: Vote) -> None:
+        """Give the job ``rival``, which has the key, the contents of that of ``claim``."""
+        votes = {} if claim.question is None else read_votes(claim.question)
+        own = self._store.replicas.own
+        holders = [id for id, vote in votes.items() if vote.status == words.HELD]
+        if not holders:
+            if rival.lasts:
+                self._refuse(claim, _KEPT)
+            else:
+                self._pause(claim)
+            return
+        node = own if own in holders else min(holders)
+        timeout = max(min(REPLACE_TIME, claim.agree_by - self.machine.now), 1)
+        told = partial(self._replaced, claim, rival)
+        self._ask_to_replace(node, rival.id, claim.job, timeout, told)
+
+    def _replaced(self, claim: Claim, rival: Vote, result: bytes) -> None:
+        if claim.reply is not None or claim.stage != CLAIMING:
+            return
+        if result == words.REPLACED:
+            self.replaced += 1
+            self._answer(claim, rival.id)
+        elif result == words.HAS_STARTED:
+            self._free(claim, rival.id)
+        elif result == words.AGAIN:
+            self._pause(claim)
+        else:
+            self._refuse(claim, result)
 
     def _undecided(self, claim: Claim) -> None:
         if claim.anyway and not claim.is_too_late(self.machine.now):

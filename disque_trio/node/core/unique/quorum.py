@@ -47,6 +47,23 @@ class Agreement:
         raise NotImplementedError
 
 
+class ClaimOptions:
+    """What an ADDJOB UNIQUE says of its key.
+
+    Attributes:
+        wait: ASYNC is not given.
+        anyway: add the job even without a majority.
+        replace: give its contents to the job that has the key, if there is one.
+    """
+
+    __slots__ = ("anyway", "replace", "wait")
+
+    def __init__(self, wait: bool, anyway: bool, replace: bool) -> None:
+        self.wait = wait
+        self.anyway = anyway
+        self.replace = replace
+
+
 class Claim(Admission):
     """The pending reply of an ADDJOB UNIQUE in a cluster.
 
@@ -60,7 +77,9 @@ class Claim(Admission):
         again: when to go on, in ms; 0: when an answer comes.
         look_at: when to ask, while copies are made, whether the voters still have the claim, in
             ms.
-        anyway: add the job even without a majority.
+        anyway, replace: see ``ClaimOptions``.
+        exact: all nodes are asked whether a client has had that, as the key may be free then.
+        freed: the job that has had it, and so no longer has the key.
         question: the open one, or the last one.
         waited: another job was about to be added when all nodes were last asked.
         rival: that job, if it goes first.
@@ -73,17 +92,16 @@ class Claim(Admission):
         now: int,
         client: Client,
         job: Job,
-        wait: bool,
         external: bool,
         timeout: int,
         bounded: bool,
         admit: Admit,
         trailer: Trailer,
         voters: list[bytes],
-        anyway: bool,
+        options: ClaimOptions,
     ) -> None:
         deadline = now + timeout if timeout else 0
-        super().__init__(client, job, wait, external, deadline, bounded, admit)
+        super().__init__(client, job, options.wait, external, deadline, bounded, admit)
         self.key = trailer.key
         self.lasts = trailer.key_until > 0
         self.until = trailer.key_until or life_of(job)
@@ -92,7 +110,10 @@ class Claim(Admission):
         self.agree_by = now + (timeout or LONGEST)
         self.again = 0
         self.look_at = now + LOOK_GAP
-        self.anyway = anyway
+        self.anyway = options.anyway
+        self.replace = options.replace
+        self.exact = trailer.key_state != 0
+        self.freed = b""
         self.question: Question | None = None
         self.waited = False
         self.rival: Vote | None = None
@@ -195,6 +216,7 @@ def read_votes(question: Question) -> dict[bytes, Vote]:
 WAIT: Final = 1  # a node is about to add it
 LIVES: Final = 2  # it was added: its id is the answer
 GONE: Final = 3  # it has ended, or was never added
+FREED: Final = 6  # it has the key no more: a client has had it
 LOST: Final = 4  # only its node could know more; unless others confirm it, it was not added
 UNKNOWN: Final = 5
 
@@ -241,7 +263,11 @@ class Conflicts:
         if words.ADDING in found:
             self._rpc.close(question)
             self._verdict(claim, rival, WAIT)
-        elif state == ADDED and (held or lasts):
+        elif words.STARTED in found or (claim.exact and words.ENDED in found and not lasts):
+            self._rpc.close(question)
+            self._verdict(claim, rival, FREED)
+        elif state == ADDED and (lasts or (held and (question.over or not claim.exact))):
+            self._rpc.close(question)
             self._verdict(claim, rival, LIVES)
         elif question.over and claim.is_too_late(self._store.machine.now):
             self._verdict(claim, rival, UNKNOWN)

@@ -1,5 +1,6 @@
 """Answers other nodes' questions about keys of ADDJOB UNIQUE (see ``claims``)."""
 
+from functools import partial
 from typing import Final
 
 from disque_trio.eventlog import schema
@@ -13,6 +14,7 @@ from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.rpc.calls import CLAIM
 from disque_trio.protocol.fields import Field
 from disque_trio.protocol.keyrecord import ADDED, CONFIRMED, MAX_UNTIL, PENDING
+from disque_trio.protocol.trailer import STARTED
 
 MAX_COMPLETED: Final = 1_000  # jobs; up to twice as many are remembered
 
@@ -50,7 +52,7 @@ class Voter:
         return None if vote is None else vote.pack()
 
     def status(self, id: bytes) -> int:
-        """Return this node's status of the job ``id``: NOTHING to REFUSED of ``key_messages``."""
+        """Return this node's status of the job ``id``: NOTHING to STARTED of ``key_messages``."""
         if id in self._uniques.adding:
             return words.ADDING
         job = self._store.jobs.get(id)
@@ -62,7 +64,11 @@ class Voter:
             return words.REFUSED if self._uniques.refuses(id) else words.NOTHING
         if job.state == ACKED:
             return words.ENDED
-        return words.ADDING if job.state == WAIT_REPL else words.HELD
+        if job.state == WAIT_REPL:
+            return words.ADDING
+        trailer = self._store.trailers.of(job)
+        started = trailer is not None and trailer.key_state == STARTED
+        return words.STARTED if started else words.HELD
 
     def lives(self, id: bytes) -> bool:
         """Whether this node knows that the job ``id`` has not ended."""
@@ -75,6 +81,8 @@ class Voter:
         entry = uniques.find(message.queue, message.key)
         if entry is not None and entry.id != message.id:
             if not self._may_go(entry, message):
+                if message.replaces:
+                    self._extend(entry, message.left)
                 return self._vote(entry, entry.id)
             uniques.drop(entry)
             entry = None
@@ -101,6 +109,14 @@ class Voter:
                 entry.state = state
                 uniques.note(entry)
         return self._vote(entry, message.id)
+
+    def _extend(self, entry: Entry, left: int) -> None:
+        """Keep ``entry``, unless it lasts for a time of its own, for ``left`` ms more: its job may
+        live that long soon."""
+        until = min(self._machine.now + left, MAX_UNTIL)
+        if until > entry.until and not entry.lasts:
+            entry.until = until
+            self._uniques.note(entry)
 
     def is_complete(self, id: bytes) -> bool:
         """Whether the job ``id``, which another node began to add, has its copies, as far as that
@@ -177,8 +193,19 @@ class Voter:
         if entry is None or entry.id != message.id:
             return
         held = self.status(message.id) == words.HELD
+        if message.op == words.FREE and held:
+            self._note_start(message)
+            return
         free = message.op == words.WITHDRAW or (message.op == words.FREE and not entry.lasts)
         if free and not held:
             self._uniques.drop(entry)
         elif message.op == words.SAY_ADDED:
             self._uniques.raise_to(entry, ADDED)
+
+    def _note_start(self, message: KeyMessage) -> None:
+        """Note that a client of another node got a job that this node holds."""
+        job = self._store.jobs.get(message.id)
+        if job is not None:
+            self._uniques.note_start(job)
+        else:
+            self._paging.bring(message.id, partial(self.on_notification, message))

@@ -109,7 +109,7 @@ def test_a_key_for_ever_is_read_again(tmp_path: Path, mesh: Mesh) -> None:
         (FIRST[:-2] + b"\r\n", 1, 1, 0),
         (FIRST, 4, 1, 0),
         (FIRST, 1, 2**63, 0),
-        (FIRST, 1, 1, 5),
+        (FIRST, 1, 1, 6),
     ],
 )
 def test_a_vote_that_makes_no_sense_is_no_answer(

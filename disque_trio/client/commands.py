@@ -16,6 +16,7 @@ from disque_trio.job_options import seconds
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.connection import Reply
+from disque_trio.respclient.errors import BadIdError
 from disque_trio.respclient.values import Name, elements, integer, text
 
 
@@ -86,11 +87,20 @@ class Commands:
 
         return await self._router.wait_at(wait)
 
-    async def cancel(self, *ids: str) -> int:
+    async def cancel(self, *ids: str, terminate: bool = False) -> int:
         """End jobs, so that nobody gets them any more (CANCEL); return how many the node held.
 
         A worker that is processing such a job finds it ``lost`` at its next WORKING.
+
+        Args:
+            terminate: have the worker end a task that runs in a process of its own. Nodes that do
+                not know this just cancel the job.
         """
+        if terminate:
+            try:
+                return await self._count(ids, lambda ids: ["CANCEL", *ids, "TERMINATE"])
+            except BadIdError:
+                pass
         return await self._count(ids, lambda ids: ["CANCEL", *ids])
 
     async def update(

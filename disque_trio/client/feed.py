@@ -191,10 +191,10 @@ class Feed(Pushes):
             self._update_credit()
             raise
 
-    def cancelled(self, job: HeldJob | None) -> None:
+    def cancelled(self, job: HeldJob | None, *, terminate: bool) -> None:
         """Note that a job was cancelled, which the node no longer counts. Tell it how many jobs are
         wanted while the task goes on: it waits for that."""
-        super().cancelled(job)
+        super().cancelled(job, terminate=terminate)
         self._ended_elsewhere += 1
         self._update_credit()
 

@@ -172,6 +172,8 @@ class HeldJob(JobFields, Delivery):
         traced: whether the job has a span, if anybody traces.
         goes_on: the task will take its next job from the same loop. So the node may push that job
             with the reply to the command that settles this one, which saves a round trip.
+        terminate: whether whoever cancelled the job wants its task to be ended, if that runs in a
+            process of its own.
         processing: the span of the job; None if nobody traces.
     """
 
@@ -196,6 +198,7 @@ class HeldJob(JobFields, Delivery):
         self._say_at = 0.0  # when something may be said again
         self._at_most_once = False
         self._last_reason: str | None = None if job.nacks else ""
+        self.terminate = False
         self._when_cancelled: Callable[[], object] | None = None
         self._outcome = "release"
         self._reason: Name | None = None
@@ -313,9 +316,11 @@ class HeldJob(JobFields, Delivery):
         """Call this when the node says that the job was cancelled. See ``Client.loops``."""
         self._when_cancelled = call
 
-    def cancelled(self) -> None:
-        """Note that the job was cancelled: it is ``lost``, and will not be delivered again."""
+    def cancelled(self, *, terminate: bool = False) -> None:
+        """Note that the job was cancelled: it is ``lost``, and will not be delivered again.
+        ``terminate``: see the attribute."""
         self._lost = True
+        self.terminate = terminate
         self._hush()
         if self._when_cancelled is not None:
             self._when_cancelled()

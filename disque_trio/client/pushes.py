@@ -105,7 +105,8 @@ class Pushes:
             self.arrived(replies.job(message[1:]))
         elif message[0] == b"cancelled" and isinstance(id := message[1], bytes):
             about = id.decode()
-            self.cancelled(next((job for job in self._jobs if job.id == about), None))
+            found = next((job for job in self._jobs if job.id == about), None)
+            self.cancelled(found, terminate=b"terminate" in message[2:])
         elif message[0] == b"stopped":
             self._router.leave(self.session)
             self._end(lambda: LeavingError("LEAVING", f"{self.session.address} stopped pushing"))
@@ -124,10 +125,11 @@ class Pushes:
         self.session.job_settled()
         self._unused.set()
 
-    def cancelled(self, job: HeldJob | None) -> None:
-        """Note that a job was cancelled; None: it is not held, or not yet."""
+    def cancelled(self, job: HeldJob | None, *, terminate: bool) -> None:
+        """Note that a job was cancelled; None: it is not held, or not yet. ``terminate``: see
+        ``HeldJob``."""
         if job is not None:
-            job.cancelled()
+            job.cancelled(terminate=terminate)
 
     def dropped(self) -> None:
         """Note that the task of a cancelled job has ended."""

@@ -51,6 +51,8 @@ EXPIRED: Final = 3
 CANCELLED: Final = 4
 GONE: Final = 5
 REDRIVEN: Final = 6  # a dead letter was sent back
+TERMINATE: Final = b"terminate"
+"""Whoever cancelled the job wants its task to be ended, if that runs in a process of its own."""
 ENDING_NAMES: Final = [b"", b"acked", b"dead", b"expired", b"cancelled", b"gone", b"acked"]
 
 # Why a job became a dead letter.
@@ -117,7 +119,7 @@ class Ending:
 
     Attributes:
         kind: ACKED, DEAD, CANCELLED or REDRIVEN.
-        result: of the worker (ACKED).
+        result: of the worker (ACKED); TERMINATE or nothing (CANCELLED).
         to: the queue of the job that follows (DEAD, REDRIVEN).
         ttl: how long that lives, s.
         letter: the origin of that job.

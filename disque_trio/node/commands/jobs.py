@@ -40,7 +40,7 @@ from disque_trio.node.core.queues.entries import (
 )
 from disque_trio.node.core.queues.limits import ASKING_TIME
 from disque_trio.protocol.serialjob import is_job_id
-from disque_trio.protocol.trailer import CANCELLED, Ending
+from disque_trio.protocol.trailer import CANCELLED, TERMINATE, Ending
 from disque_trio.resp.reply import Value, encode, integer, null, null_array
 from disque_trio.respserver.batches import Batch, Sliced
 from disque_trio.respserver.client import PIECE, Client
@@ -305,8 +305,12 @@ def ackjob(node: Node, client: Client, args: list[bytes]) -> None:
 
 def cancel(node: Node, client: Client, args: list[bytes]) -> None:
     """CANCEL id ...: end jobs so that they are no longer delivered; returns how many of them this
-    node held and did not know to have ended."""
-    answer_count(node, client, args, partial(end_jobs, Ending(CANCELLED)))
+    node held and did not know to have ended. TERMINATE: tell workers to end their tasks."""
+    how = b""
+    if len(args) > 2 and args[-1].lower() == TERMINATE:
+        how = TERMINATE
+        args = args[:-1]
+    answer_count(node, client, args, partial(end_jobs, Ending(CANCELLED, how)))
 
 
 def answer_count(

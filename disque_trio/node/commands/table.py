@@ -94,7 +94,7 @@ def _commands() -> list[Command[Node]]:
         Command("fastack", -1, "write fast", jobs.fastack, _IDS,
                 "Like ACKJOB, with fewer messages between nodes and a weaker guarantee.", "jobs",
                 needs={"id": taken}),
-        Command("cancel", -2, "write fast", jobs.cancel, _IDS,
+        Command("cancel", -2, "write fast", jobs.cancel, f"{_IDS} [TERMINATE]",
                 "Cancel jobs, so that they are no longer delivered.", "jobs",
                 needs={"id": taken}),
         Command("updatejob", -4, "write denyoom", updatejob.updatejob,

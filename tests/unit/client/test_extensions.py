@@ -217,6 +217,17 @@ async def test_held_jobs_are_settled_with_all_options() -> None:
         ]
 
 
+async def test_a_cancel_can_have_tasks_ended_and_does_without_at_older_nodes() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        ids = [JOB_ID.format(n) for n in range(2)]
+        node.answers["CANCEL"] = [b":2\r\n", b"-BADID Invalid Job ID format.\r\n", b":1\r\n"]
+        assert await client.cancel(*ids, terminate=True) == 2
+        assert await client.cancel(*ids, terminate=True) == 1
+        said = [b" ".join(command[1:]).decode() for command in node.seen if command[0] == b"CANCEL"]
+        both = " ".join(ids)
+        assert said == [f"{both} TERMINATE", f"{both} TERMINATE", both]
+
+
 async def test_a_job_that_was_cancelled_is_lost() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers |= {

@@ -405,6 +405,32 @@ async def test_a_loop_hears_of_a_cancelled_job_and_takes_no_other_before_it_is_d
         assert "ENQUEUE 1" not in seen(node)
 
 
+@pytest.mark.parametrize(
+    ("said", "terminate"),
+    [
+        (cancelled(0), False),
+        (cancelled(0).replace(b">2", b">3") + b"$9\r\nterminate\r\n", True),
+        (cancelled(0).replace(b">2", b">3") + b"$5\r\nlater\r\n", False),
+        (b"-CANCELLED Job was cancelled, it will not be delivered again.\r\n", False),
+    ],
+)
+async def test_a_loop_hears_whether_the_task_of_a_cancelled_job_has_to_end(
+    said: bytes, terminate: bool
+) -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 0)
+        node.answers["WORKING"] = said if said[:1] == b"-" else b":300\r\n" + said
+        [loop] = client.loops("q", count=1, calm=True)
+        async with loop as jobs:
+            held = await anext(jobs)
+            heard = trio.Event()
+            held.when_cancelled(heard.set)
+            with trio.fail_after(HANG_SECONDS):
+                await heard.wait()
+            assert (held.lost, held.terminate) == (True, terminate)
+            held.drop()
+
+
 async def test_a_loop_hears_of_a_cancelled_job_whose_task_then_ends_as_usual() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         pushing(node, 0)

@@ -24,7 +24,7 @@ from disque_trio.node.core.lifecycle.requeue import Requeue
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.entries import PUSHED, TAKEN_AT_ONCE, job_entry_with, size_of
 from disque_trio.node.core.queues.queue import Queue
-from disque_trio.protocol.trailer import BY_ATTEMPTS, CANCELLED
+from disque_trio.protocol.trailer import BY_ATTEMPTS, CANCELLED, TERMINATE
 from disque_trio.respserver.client import Client
 
 MAX_CREDIT: Final = 65_535  # jobs, like the prefetch of AMQP
@@ -34,6 +34,8 @@ ALL_IN_A_TURN: Final = 1_000  # jobs to push per turn, plus one for each client
 NEVER: Final = -1  # jobs of a lost connection come again after their retry time
 AT_ONCE: Final = 0
 SOON: Final = 2_000  # ms
+_CANCELLED: Final = b">2\r\n$9\r\ncancelled\r\n$40\r\n%b\r\n"
+_TERMINATED: Final = b">3\r\n$9\r\ncancelled\r\n$40\r\n%b\r\n$9\r\nterminate\r\n"
 _LARGE_SHIFT: Final = 14  # 16 KB of a body take as long as a job
 _FEW: Final = 10  # jobs to take before looking at their size
 _LARGE: Final = 1 << 20  # bytes in hand; above it, look at the size after each job
@@ -283,8 +285,10 @@ class Consumers:
             self._soon.pop(job.id, None)
             return
         consumer.size -= consumer.in_hand.pop(job.id)
-        if consumer.cancels and self._is_cancelled(job):
-            consumer.frames.append(b">2\r\n$9\r\ncancelled\r\n$40\r\n%b\r\n" % job.id)
+        ending = self._store.trailers.ending(job) if consumer.cancels else None
+        if ending is not None and ending.kind == CANCELLED:
+            frame = _TERMINATED if ending.result == TERMINATE else _CANCELLED
+            consumer.frames.append(frame % job.id)
             self.pushed[consumer] = None
             timed_out = True  # it still works on the job, and says when it wants another one
         if timed_out and consumer.names:
@@ -296,10 +300,6 @@ class Consumers:
             self._open_for(consumer)
         elif not consumer.in_hand:
             self.by_client.pop(consumer.client, None)
-
-    def _is_cancelled(self, job: Job) -> bool:
-        ending = self._store.trailers.ending(job)
-        return ending is not None and ending.kind == CANCELLED
 
     def keep(self, job: Job) -> None:
         """Keep ``job`` from being queued again if its connection breaks: somebody works on it."""

@@ -332,15 +332,30 @@ def test_with_withcancels_a_client_hears_which_of_its_jobs_were_cancelled(bench:
     assert bench.pushes(client) == [[b"cancelled", more]]
 
 
-@pytest.mark.parametrize("at", [1, 2])
-def test_a_client_hears_that_its_job_was_cancelled_at_another_node(at: int) -> None:
+@pytest.mark.parametrize("how", [[], ["terminate"]])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_client_hears_that_its_job_was_cancelled_at_any_node_and_how(
+    at: int, how: list[str]
+) -> None:
     mesh = Mesh(3)
     client = consumer(mesh[0], "q", "CREDIT", 1, "WITHCANCELS")
     id = mesh.add(0, "REPLICATE", 2)
     assert pushed(mesh[0], client) == [id]
-    mesh[at]("CANCEL", id)
+    mesh[at]("CANCEL", id, *how)
     mesh.advance(5)
-    assert mesh[0].pushes(client) == [[b"cancelled", id]]
+    assert mesh[0].pushes(client) == [[b"cancelled", id, *(word.encode() for word in how)]]
+
+
+def test_all_jobs_of_a_cancel_are_to_be_terminated_or_none(bench: Bench) -> None:
+    client = consumer(bench, "q", "CREDIT", 3, "WITHCANCELS")
+    ids = [bench.add("q") for _ in range(3)]
+    assert pushed(bench, client) == ids
+    assert bench("CANCEL", ids[0], ids[1], "TERMINATE") == 2
+    assert bench.pushes(client) == [[b"cancelled", id, b"terminate"] for id in ids[:2]]
+    assert bench("CANCEL", ids[0], "TERMINATE") == 0
+    assert bench.error("CANCEL", "TERMINATE").startswith("BADID")
+    assert bench.error("CANCEL", "TERMINATE", ids[2]).startswith("BADID")
+    assert bench.pushes(client) == []
 
 
 def test_a_client_with_a_cancelled_job_gets_another_one_when_it_says_so(bench: Bench) -> None:

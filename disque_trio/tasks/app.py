@@ -15,13 +15,11 @@ from disque_trio.tasks.calling import Backend
 from disque_trio.tasks.composing import WorkflowOptions
 from disque_trio.tasks.core import Core, Later
 from disque_trio.tasks.definition import DeclaredQueue, Definition, QueueOptions, Results, name_of
-from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.handle import Handle, Handles
 from disque_trio.tasks.link import OfLoop, OwnThread
 from disque_trio.tasks.members import PREFIX
-from disque_trio.tasks.messages import TASK
 from disque_trio.tasks.policies import QueuePolicy, Schedules, Timetable
-from disque_trio.tasks.retrying import of_job, old_word, renamed
+from disque_trio.tasks.retrying import old_word, renamed
 from disque_trio.tasks.serializers import Json, Serializer, Serializers, serializer_of
 from disque_trio.tasks.template import AsyncTask, Bound, Task, TaskOptions, step_of
 from disque_trio.tasks.testing import Jobs, testing
@@ -37,6 +35,7 @@ _OF_DEFINITIONS = {
     "never_for",
     "unique",
     "timeout",
+    "process",
     "results",
     "group_by",
 }
@@ -290,9 +289,9 @@ class Disque:
         """Return the handle of a job that was added elsewhere."""
         return Handle(self.core, id)
 
-    def cancel(self, id: str) -> Later[None]:
+    def cancel(self, id: str, *, terminate: bool = False) -> Later[None]:
         """End a job that was added elsewhere; see ``Handle.cancel``."""
-        return self.handle(id).cancel()
+        return self.handle(id).cancel(terminate=terminate)
 
     # Workers
 
@@ -324,14 +323,8 @@ class Disque:
 
     def timeout_of(self, job: HeldJob) -> float | None:
         """Return the timeout of a job's task in seconds; None if the job has no task or timeout."""
-        headers = job.headers
-        definition = self.core.tasks.get(headers.get(TASK, b"").decode("utf-8", "replace"))
-        if definition is None:
-            return None
-        try:
-            return of_job(definition, headers).timeout
-        except BadJob:
-            return None
+        definition = self.core.definition_of(job.headers)
+        return None if definition is None else definition.timeout
 
     # Connections
 

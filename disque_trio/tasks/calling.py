@@ -11,8 +11,9 @@ import trio
 
 from disque_trio.client import tracing
 from disque_trio.respclient.foreign import AsyncioThread, in_asyncio
+from disque_trio.tasks.current import CurrentJob
 from disque_trio.tasks.definition import Definition
-from disque_trio.tasks.ending import Failed
+from disque_trio.tasks.ending import Failed, Held, JobCancelled
 from disque_trio.tasks.errors import Reject, Retry
 from disque_trio.tasks.messages import describe
 from disque_trio.tasks.retrying import is_final
@@ -54,13 +55,27 @@ class CallerHere(Caller, Protocol):
         calls another one."""
 
 
+class CallerApart(Protocol):
+    """A way to run tasks each in a process that runs nothing else meanwhile."""
+
+    async def run(
+        self, job: Held, current: CurrentJob, definition: Definition, body: bytes, *, alone: bool
+    ) -> Any:
+        """Run the function of ``definition`` with the arguments in ``body``, and return what it
+        returns. Raises Failed, and JobCancelled.
+
+        Args:
+            alone: whether the process may run nothing before and after it either.
+        """
+
+
 async def call(
     caller: Caller, definition: Definition, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
     """Call the function of a task. Raises Failed."""
     try:
         return await caller.call(definition, args, kwargs)
-    except Failed:
+    except (Failed, JobCancelled):
         raise
     except Retry as error:
         raise Failed(f"Retry: {error}".removesuffix(": "), delay=error.delay) from None
@@ -106,7 +121,7 @@ class InLoop:
     ) -> Any:
         function = partial(definition.function, *args, **kwargs)
         if not definition.is_async:
-            return await self._call(definition, partial(_outlive, function))
+            return await self._call(definition, partial(outlive, function))
         try:
             return await self._call(definition, function)
         except BaseException as error:
@@ -189,8 +204,8 @@ async def _in_asyncio(definition: Definition, function: "partial[Any]") -> Any:
         raise
 
 
-def _outlive(function: "partial[Any]") -> Any:
-    """Call a function in a thread, where every exception is its own. Raises Quit."""
+def outlive(function: "partial[Any]") -> Any:
+    """Call a function where every exception is its own, as in a thread. Raises Quit."""
     try:
         return function()
     except Exception:

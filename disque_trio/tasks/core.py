@@ -1,7 +1,7 @@
 """What tasks, handles and runners of an app share."""
 
 import warnings
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from typing import Any, Generic, TypeVar, get_args
 
@@ -9,9 +9,12 @@ from disque_trio.client import Client, ConnectionLost
 from disque_trio.respclient.foreign import in_async
 from disque_trio.tasks.calling import Backend
 from disque_trio.tasks.definition import Definition, Results
+from disque_trio.tasks.errors import BadJob
 from disque_trio.tasks.hooks import Hooks
 from disque_trio.tasks.link import Link, OfLoop, OwnThread
-from disque_trio.tasks.serializers import Serializers
+from disque_trio.tasks.messages import CONTENT_TYPE, TASK
+from disque_trio.tasks.retrying import of_job
+from disque_trio.tasks.serializers import Serializer, Serializers
 
 T = TypeVar("T")
 
@@ -55,6 +58,23 @@ class Core:
         self.add_timeout = add_timeout
         self._thread = thread
         self._links: list[Link] = []
+
+    def definition_of(self, headers: Mapping[str, bytes]) -> Definition | None:
+        """Return the definition for a job with these headers; None: it has no task, or its options
+        cannot be read."""
+        definition = self.tasks.get(headers.get(TASK, b"").decode("utf-8", "replace"))
+        if definition is None:
+            return None
+        try:
+            return of_job(definition, headers)
+        except BadJob:
+            return None
+
+    def serializer_of(self, definition: Definition, headers: Mapping[str, str]) -> Serializer:
+        """Return the serializer for a job's arguments and its result. Raises BadJob."""
+        if CONTENT_TYPE in headers:
+            return self.serializers.of(headers[CONTENT_TYPE])
+        return definition.serializer
 
     def stores(self, definition: Definition | None) -> bool:
         """Whether results of this task are stored; None: those of groups."""

@@ -96,6 +96,7 @@ class Definition:
         retry_for: the exceptions after which a job is tried again; None: after all.
         never_for: the exceptions after which it is not, although ``retry_for`` has them.
         timeout: how long the function may take, in seconds; None: forever.
+        process: whether it runs in a process that runs nothing else meanwhile.
         unique: see ``Unique``; None: as False, but jobs that tasks add have keys all the same.
         results: where its results are kept; None: where the app says.
         group_by: makes the name of a job's group from the arguments; None: nothing does.
@@ -114,6 +115,7 @@ class Definition:
     retry_for: tuple[type[BaseException], ...] | None = None
     never_for: tuple[type[BaseException], ...] = ()
     timeout: float | None = None
+    process: bool = False
     unique: Unique | None = None
     results: Results | None = None
     group_by: Callable[..., object] | None = None

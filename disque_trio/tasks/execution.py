@@ -12,18 +12,17 @@ from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.foreign import in_async, in_thread
 from disque_trio.respclient.log import library_log
 from disque_trio.tasks import groups, traces
-from disque_trio.tasks.calling import Caller, CallerHere, Quit, call
+from disque_trio.tasks.calling import CallerApart, CallerHere, Quit, call
 from disque_trio.tasks.core import Core
 from disque_trio.tasks.current import CurrentJob, running
 from disque_trio.tasks.definition import DEFAULT_BACKOFF, Backoff, Definition
 from disque_trio.tasks.depends import needs_of
-from disque_trio.tasks.ending import Ended, Ending, Failed, Held, Kind
+from disque_trio.tasks.ending import Ended, Ending, Failed, Held, JobCancelled, Kind
 from disque_trio.tasks.errors import BadJob, BucketFailed, MembersFailed
 from disque_trio.tasks.hooks import Failure, Running, around
 from disque_trio.tasks.looking import store
 from disque_trio.tasks.members import GROUP, behind
 from disque_trio.tasks.messages import (
-    CONTENT_TYPE,
     DAY,
     ERROR_TYPE,
     PART,
@@ -95,7 +94,8 @@ class Execution:
         core: the core of the app.
         caller: calls the functions.
         settling: settles the jobs; None: each is settled at once.
-        apart: calls the functions of suspects, each in a process of its own; None: as the others.
+        apart: runs tasks with ``process=True`` and those of suspects, each in a process of its own;
+            None: they run as the others.
         log: where to say that a task is unknown; None: structlog's.
     """
 
@@ -104,7 +104,7 @@ class Execution:
         core: Core,
         caller: CallerHere,
         settling: Settling | None = None,
-        apart: Caller | None = None,
+        apart: CallerApart | None = None,
         log: Log | None = None,
     ) -> None:
         self._core = core
@@ -144,6 +144,9 @@ class Execution:
                 given = _Given(headers, opened, past)
                 definition = self._known(task, definition, headers, job.nacks)
                 ended = await self._run(job, definition, given)
+        except JobCancelled:
+            job.drop()
+            ended = Ended("cancelled")
         except Failed as failure:
             trace = failure.trace
             ending = self._failed(job, definition, given, failure)
@@ -247,39 +250,22 @@ class Execution:
         if crashes > definition.retries + MORE_CRASHES:
             raise Failed(f"{crashes} workers took it, and none finished it", final=True)
         try:
-            serializer = definition.serializer
-            if CONTENT_TYPE in headers:
-                serializer = self._core.serializers.of(headers[CONTENT_TYPE])
-            blocks = getattr(serializer, "blocks", False) and in_async()
-            body = given.opened.body
-            if blocks:
-                args, kwargs = await in_thread(partial(decode_arguments, serializer, body))
-            else:
-                args, kwargs = decode_arguments(serializer, body)
+            serializer = self._core.serializer_of(definition, headers)
         except BadJob as error:
             raise Failed(str(error), final=True) from None
-        except BucketFailed as error:
-            raise Failed(describe(error), raised=error) from None
+        blocks = getattr(serializer, "blocks", False) and in_async()
+        body = given.opened.body
         current = _current(job, definition, headers)
         hooks = self._core.hooks
-        apart = self._apart if past.is_suspect else None
+        apart = self._apart if definition.process or past.is_suspect else None
+        args, kwargs = ([], {}) if apart else await _arguments(serializer, body, blocks)
         with running(current):
             if hooks.events:
                 await self._tell("start", current)
-            called = definition
-            if apart is None and (hooks.runs or needs_of(definition.function)):
-                run = Running(current, args, kwargs)
-                called = around(hooks, definition, run, self._caller.wait)
-            calling = call(apart or self._caller, called, args, kwargs)
-            # A function in a thread goes on: it can ask whether its job is lost.
-            if (definition.is_async or apart is not None) and in_async():
-                values = await _unless_cancelled(job, calling)
-                if not values:
-                    job.drop()
-                    return Ended("cancelled")
-                [value] = values
+            if apart is not None:
+                value = await apart.run(job, current, definition, body, alone=past.is_suspect)
             else:
-                value = await calling
+                value = await self._call(job, current, definition, args, kwargs)
             if hooks.events:
                 await self._tell("success", current, value)
             try:
@@ -289,6 +275,25 @@ class Execution:
                 final = not isinstance(error, BucketFailed)
                 raise Failed(describe(error), raised=error, final=final) from None
             return await self._settle(job, ending)
+
+    async def _call(
+        self,
+        job: Held,
+        current: CurrentJob,
+        definition: Definition,
+        args: list[Any],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Call the function of a task here. Raises Failed, JobCancelled."""
+        called, hooks = definition, self._core.hooks
+        if hooks.runs or needs_of(definition.function):
+            run = Running(current, args, kwargs)
+            called = around(hooks, definition, run, self._caller.wait)
+        calling = call(self._caller, called, args, kwargs)
+        # A function in a thread goes on: it can ask whether its job is lost.
+        if called.is_async and in_async():
+            return await _unless_cancelled(job, calling)
+        return await calling
 
     def _done(
         self,
@@ -457,13 +462,31 @@ def _current(job: Held, definition: Definition | None, headers: Mapping[str, str
     )
 
 
-async def _unless_cancelled(job: Held, calling: Awaitable[T]) -> list[T]:
-    """Await ``calling``, and return its result; nothing if the job was cancelled before."""
-    values: list[T] = []
+async def _arguments(
+    serializer: Serializer, body: bytes, blocks: bool
+) -> tuple[list[Any], dict[str, Any]]:
+    """Read the arguments of a job; in a thread if the serializer ``blocks``. Raises Failed."""
+    decode = partial(arguments_of, serializer, body)
+    return await in_thread(decode) if blocks else decode()
+
+
+def arguments_of(serializer: Serializer, body: bytes) -> tuple[list[Any], dict[str, Any]]:
+    """Read the arguments of a job. Raises Failed."""
+    try:
+        return decode_arguments(serializer, body)
+    except BadJob as error:
+        raise Failed(str(error), final=True) from None
+    except BucketFailed as error:
+        raise Failed(describe(error), raised=error) from None
+
+
+async def _unless_cancelled(job: Held, calling: Awaitable[T]) -> T:
+    """Await ``calling``, and return its result. Raises JobCancelled if the job was cancelled
+    before."""
     with library().CancelScope() as scope:
         job.when_cancelled(scope.cancel)
-        values.append(await calling)
-    return values
+        return await calling
+    raise JobCancelled
 
 
 def _texts(job: Held) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Generator, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, Generic, Literal, Self, TypeAlias, TypeVar, overload
 
 from disque_trio.client import Client
@@ -108,19 +109,23 @@ class Handle(Generic[R]):
         _only_in_threads("state")
         return self._core.link.run_sync(self._state)
 
-    def cancel(self) -> Later[None]:
+    def cancel(self, *, terminate: bool = False) -> Later[None]:
         """End the job, so that no worker gets it any more. If its task runs, it is cancelled: a
         worker hears of it at once. Of jobs that follow one another, this ends the current one.
 
         Blocks in a thread; in a task of Trio or asyncio, await it. Does nothing if the job has
         ended. Raises DisqueError.
-        """
-        return Later(self._core, self._cancel, "the cancellation")
 
-    async def _cancel(self, client: Client) -> None:
+        Args:
+            terminate: if the task runs in a process of its own (``process=True``), end that
+                process. For other tasks this makes no difference.
+        """
+        return Later(self._core, partial(self._cancel, terminate), "the cancellation")
+
+    async def _cancel(self, terminate: bool, client: Client) -> None:
         await self._added()
         outcome = await last(client, self._core.elsewhere, self.id)
-        await client.cancel(outcome.id)
+        await client.cancel(outcome.id, terminate=terminate)
 
     async def status(self) -> WorkflowStatus | None:
         """Return how many members of a group have ended, and which have failed. In a chain, this is

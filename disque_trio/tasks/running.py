@@ -4,7 +4,7 @@ import trio
 
 from disque_trio.client.jobs import HeldJob
 from disque_trio.tasks.app import Disque
-from disque_trio.tasks.calling import Caller, InLoop
+from disque_trio.tasks.calling import CallerApart, InLoop
 from disque_trio.tasks.ending import Kind
 from disque_trio.tasks.execution import Execution, Outcome
 from disque_trio.tasks.settling import Log, Settling
@@ -20,8 +20,8 @@ class Runner:
         app: the app with the tasks.
         limiter: limits the threads for functions that are not async; None: Trio's default.
         log: where to say what could not be settled, or is unknown; None: structlog's.
-        apart: calls the functions of jobs whose processes have died, each in a process of its own;
-            None: they are called like others.
+        apart: runs tasks with ``process=True``, and those whose processes have died, each in a
+            process of its own; None: they run here, like others.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Runner:
         *,
         limiter: trio.CapacityLimiter | None = None,
         log: Log | None = None,
-        apart: Caller | None = None,
+        apart: CallerApart | None = None,
     ) -> None:
         self._settling = Settling(log)
         caller = InLoop(limiter, app.core.backend)

@@ -90,6 +90,8 @@ class TaskOptions(ScheduleOptions, QueueOptions, total=False):
         results: where its results are kept: ``memory`` or ``store``, as in ``Disque``.
         timeout: seconds that the function may take. An ``async`` function is then cancelled. Other
             functions cannot be cancelled, so the worker's process ends. Both are retried.
+        process: whether a worker runs the function in a process that runs nothing else meanwhile.
+            At its timeout only that process ends.
         group_by: a function that makes the name of a job's group from the arguments, such as the
             customer; what it returns is made a string, and with None the job has no group.
         serializer: the serializer of arguments and results, in place of the app's.
@@ -109,6 +111,7 @@ class TaskOptions(ScheduleOptions, QueueOptions, total=False):
     unique_for: float | None
     results: Results
     timeout: float | None
+    process: bool
     group_by: Callable[..., object] | None
     serializer: str | Serializer | None
     cron: str | None

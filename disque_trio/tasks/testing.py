@@ -101,6 +101,7 @@ class _Record:
 
     letter: Letter | None = None
     lost = False
+    terminate = False
     additional_deliveries = 0
 
     def __init__(self, shown: Added, body: bytes, header_pairs: tuple[Pair, ...]) -> None:
@@ -310,7 +311,7 @@ class _Nodes:
         for id in ids:
             self._records[id].shown.state = "acked"
 
-    async def cancel(self, id: str) -> None:
+    async def cancel(self, id: str, *, terminate: bool = False) -> None:
         """Cancel a job, unless it has ended."""
         if (record := self._records.get(id)) is not None and record.shown.state == "pending":
             record.shown.state = "cancelled"

@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import time
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from fnmatch import fnmatchcase
@@ -28,6 +29,7 @@ from disque_trio.tasks.running import Outcome, Runner
 from disque_trio.worker.apart import Apart
 from disque_trio.worker.link import MappedPage, SocketEnd, inherited, line, read_line
 from disque_trio.worker.options import Options
+from disque_trio.worker.reaping import memory_of
 from disque_trio.worker.round_robin import QueueWeight, RoundRobin
 from disque_trio.worker.slots import Slots, loops_of
 from disque_trio.worker.tally import Tally, Waits
@@ -52,12 +54,6 @@ class CannotStart(Exception):
 
 class Refused(CannotStart):
     """Another process would not get any jobs either."""
-
-
-def memory() -> int:
-    """Return the resident memory of this process, in bytes."""
-    with open("/proc/self/statm", "rb") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class Child:
@@ -170,11 +166,12 @@ class Child:
         if not queues:
             raise CannotStart("the app has no tasks: name queues with --queues")
         named = [queue.name for queue in queues if queue.name not in options.patterns]
+        apart = Apart(options, app.core, self._log)
         runner = Runner(
             app,
             limiter=trio.CapacityLimiter(options.concurrency),
             log=self._log,
-            apart=Apart(options, self._log),
+            apart=apart,
         )
         self._serving = True
         round_robin = RoundRobin(queues, strict=options.strict)
@@ -185,17 +182,18 @@ class Child:
             tally=self._tally,
             waits=self._waits,
             page=self._page,
-            timeout=app.timeout_of,
+            definition=lambda job: app.core.definition_of(job.headers),
             on_outcome=self._outcome,
             log=self._log,
         )
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._beat, client, slots, named)
+            nursery.start_soon(self._beat, client, slots, named, apart)
+            nursery.start_soon(apart.tend)
             nursery.start_soon(self._end, client, slots, runner)
             login = asdict(self._app.cluster.login)
             await self._link.send("ready", files=files(but=_LIBRARIES), login=login)
             await slots.run()
-            await self._retire_if_due(memory())
+            await self._retire_if_due(memory_of())
             if not self._ending.is_set():  # jobs are refused
                 self._finish(self._options.grace)
             with self._settling:
@@ -203,7 +201,9 @@ class Child:
             nursery.cancel_scope.cancel()
         self._give_up(runner)
         with trio.move_on_after(_LAST_WORDS):
-            await runner.shutdown()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(apart.close)
+                nursery.start_soon(runner.shutdown)
         await self._tell(slots, None)
         if slots.refusal is not None:
             raise Refused(f"the node gives this user no jobs: {slots.refusal}")
@@ -299,11 +299,11 @@ class Child:
             self._finish(self._options.grace if self._runaway else None)
         return not self._ending.is_set()
 
-    async def _beat(self, client: Client, slots: Slots, queues: list[str]) -> None:
+    async def _beat(self, client: Client, slots: Slots, queues: list[str], apart: Apart) -> None:
         """Report to the parent every second."""
         told = ""
         while True:
-            used = memory()
+            used = memory_of()
             await self._retire_if_due(used)
             lengths: dict[str, int] = {}
             if self._place == 0:
@@ -314,7 +314,13 @@ class Child:
                         if str(error) != told:
                             told = str(error)
                             self._log.warning("the node does not answer", error=told)
-            await self._tell(slots, used, lengths, connected=client.address is not None)
+            await self._tell(
+                slots,
+                used,
+                lengths,
+                connected=client.address is not None,
+                solos=[apart.count, apart.memory()],
+            )
             with trio.move_on_after(BEAT):
                 await self._ending.wait()
                 await trio.sleep(BEAT if self._retiring else 0)
@@ -337,6 +343,7 @@ class Child:
         lengths: dict[str, int] | None = None,
         *,
         connected: bool = False,
+        solos: Sequence[int] = (0, 0),
     ) -> None:
         self._waits.count(time.monotonic())
         self._page.ledger.sweep()
@@ -347,6 +354,7 @@ class Child:
             memory=used,
             connected=connected,
             lengths=lengths or {},
+            solos=solos,
         )
 
 

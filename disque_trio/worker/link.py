@@ -1,5 +1,6 @@
 """How the parent and a worker process communicate: lines of JSON over a socket pair, and a page of
-shared memory.
+shared memory. A worker process and those that run single tasks do so, too, without the page; data
+that is not JSON follows its line there.
 
 A process in one long call to C code cannot send anything. So the time by which the first of its
 tasks must have ended is in the page, where it is written before each task without a system call,
@@ -14,6 +15,7 @@ import socket
 import struct
 import subprocess
 import sys
+from collections.abc import Generator
 from typing import Any
 
 import trio
@@ -86,15 +88,27 @@ def inherited() -> list[int]:
     return descriptors
 
 
-def line(kind: str, **fields: Any) -> bytes:
-    """Encode a message."""
-    return json.dumps({"kind": kind, **fields}).encode() + b"\n"
+def line(kind: str, *, data: bytes = b"", **fields: Any) -> bytes:
+    """Encode a message. ``data`` follows its line."""
+    if data:
+        fields["size"] = len(data)
+    return json.dumps({"kind": kind, **fields}).encode() + b"\n" + data
 
 
 def read_line(sock: socket.socket) -> Message:
     """Wait for the first message on a socket that blocks."""
     message: Message = json.loads(sock.makefile("rb", buffering=0).readline())
     return message
+
+
+def messages(sock: socket.socket) -> Generator[Message, None, None]:
+    """Wait for each message on a socket that blocks, until the other end is gone."""
+    with sock.makefile("rb") as file:
+        while said := file.readline():
+            message: Message = json.loads(said)
+            if size := message.get("size", 0):
+                message["data"] = file.read(size)
+            yield message
 
 
 class SocketEnd:
@@ -110,27 +124,38 @@ class SocketEnd:
         self._sending = trio.Lock()
         self._buffer = bytearray()
 
-    async def send(self, kind: str, **fields: Any) -> None:
+    async def send(self, kind: str, *, data: bytes = b"", **fields: Any) -> None:
         """Send a message. It is dropped if the other end is gone."""
         try:
             async with self._sending:
-                await self._stream.send_all(line(kind, **fields))
+                await self._stream.send_all(line(kind, data=data, **fields))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
 
     async def receive(self) -> Message | None:
-        """Return the next message; None if the other end is gone."""
+        """Return the next message; None if the other end is gone. Loses nothing if cancelled."""
         while (end := self._buffer.find(b"\n")) < 0:
-            try:
-                data = await self._stream.receive_some()
-            except trio.BrokenResourceError:
+            if len(self._buffer) > _MOST or not await self._more():
                 return None
-            if not data or len(self._buffer) > _MOST:
-                return None
-            self._buffer += data
         message: Message = json.loads(self._buffer[:end])
-        del self._buffer[: end + 1]
+        start = end + 1
+        size = message.get("size", 0)
+        while len(self._buffer) < start + size:
+            if not await self._more():
+                return None
+        if size:
+            message["data"] = bytes(self._buffer[start : start + size])
+        del self._buffer[: start + size]
         return message
+
+    async def _more(self) -> bool:
+        """Wait for more bytes. Returns False if the other end is gone."""
+        try:
+            data = await self._stream.receive_some()
+        except trio.BrokenResourceError:
+            return False
+        self._buffer += data
+        return bool(data)
 
     async def aclose(self) -> None:
         """Close the link."""

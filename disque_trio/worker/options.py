@@ -1,6 +1,7 @@
 """The command line of ``disque-worker``. Needs neither Trio nor the app."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
@@ -32,6 +33,9 @@ first, and those of other nodes when it has none.)
 patterns: with --queues 'hooks.*', the worker takes jobs from all queues that match, also from those
 that come into being later (but from queues of dead letters, hooks.a.dead, only if the pattern ends
 in .dead). Their queues take turns. A backslash makes *, ?, [ and \\ literal.
+
+CPU work: tasks with process=True run each in a process that runs nothing else meanwhile, at most
+--cpu-processes at a time for each worker process. At its timeout only that process ends.
 
 stopping: after SIGTERM or SIGINT (Ctrl-C) the worker takes no new jobs, and gives tasks --grace
 seconds to finish. It then queues the jobs of the others again at once, which does not count as a
@@ -68,6 +72,7 @@ class Options:
         queues: with weights; if none, those of the app's tasks.
         strict: whether to try the queues in order, without weights.
         concurrency: tasks at a time in each process. processes: how many.
+        cpu_processes: how many tasks with ``process=True`` run at a time for each process.
         grace: seconds for tasks to finish when stopping. wait: seconds to wait for a node at the
             start.
         stuck_after: seconds without a sign of life after which a process is replaced; None: never.
@@ -88,6 +93,7 @@ class Options:
     strict: bool
     concurrency: int
     processes: int
+    cpu_processes: int
     grace: float
     wait: float
     restarts: int
@@ -148,6 +154,13 @@ def _parser() -> argparse.ArgumentParser:
         help="tasks at a time per process (default: 8)",
     )
     add("-p", "--processes", type=count, default=1, help="worker processes (default: 1)")
+    add(
+        "--cpu-processes",
+        type=count,
+        metavar="N",
+        help="processes for tasks with process=True, beside each worker process, started when"
+        " needed (default: one for each CPU, shared by the worker processes)",
+    )
     add(
         "--grace",
         type=period(),
@@ -217,4 +230,6 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     arguments."""
     values = vars(_parser().parse_args(arguments))
     values["queues"] = tuple(values["queues"])
+    if values["cpu_processes"] is None:
+        values["cpu_processes"] = max(1, len(os.sched_getaffinity(0)) // values["processes"])
     return Options(**{field.name: values[field.name] for field in fields(Options)})

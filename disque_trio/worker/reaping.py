@@ -1,4 +1,4 @@
-"""Waits for processes, and learns how much memory they used."""
+"""Waits for processes, and learns how much memory they use."""
 
 import os
 import subprocess
@@ -24,3 +24,12 @@ def reap(popen: "subprocess.Popen[bytes]", options: int = os.WNOHANG) -> int | N
         return None
     popen.returncode = os.waitstatus_to_exitcode(status)
     return usage.ru_maxrss << 10
+
+
+def memory_of(pid: int | str = "self") -> int:
+    """Return the resident memory of a process, in bytes; 0: it is gone."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0

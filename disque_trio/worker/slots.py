@@ -10,6 +10,7 @@ from disque_trio.client import Client, DisqueError, HeldJob, Jobs, NoPermError
 from disque_trio.client.requests import Pattern
 from disque_trio.job_past import Past
 from disque_trio.process.logs import Log
+from disque_trio.tasks.definition import Definition
 from disque_trio.tasks.running import Outcome, Runner
 from disque_trio.worker.ledger import APART, RUNNING, TAKEN
 from disque_trio.worker.link import MappedPage
@@ -45,7 +46,7 @@ class Slots:
         tally: counts what becomes of the jobs.
         waits: counts how long slots wait for jobs.
         page: gets the jobs, and the deadline of the first task that has one.
-        timeout: returns how long (s) the task of a job may take; None: forever.
+        definition: returns the task of a job; None: it is not known.
         on_outcome: called after each job; returns whether to take more.
 
     Attributes:
@@ -62,7 +63,7 @@ class Slots:
         tally: Tally,
         waits: Waits,
         page: MappedPage,
-        timeout: Callable[[HeldJob], float | None],
+        definition: Callable[[HeldJob], Definition | None],
         on_outcome: Callable[[Outcome], bool],
         log: Log,
     ) -> None:
@@ -73,7 +74,7 @@ class Slots:
         self._tally = tally
         self._waits = waits
         self._page = page
-        self._timeout = timeout
+        self._definition = definition
         self._on_outcome = on_outcome
         self._log = log
         self._deadlines: dict[HeldJob, float] = {}
@@ -146,12 +147,17 @@ class Slots:
         ledger = self._page.ledger
         with trio.CancelScope() as scope:
             self.in_hand[job] = scope
-            limit = self._limit(job)
-            place = ledger.take(job.id, job.address, TAKEN if job.nacks else RUNNING, limit)
+            definition = self._definition(job)
+            apart = definition is not None and definition.process
+            limit = math.inf
+            if definition is not None and not apart:  # those are limited one by one
+                limit = self._limit(job, definition.timeout)
+            runs = APART if apart else RUNNING
+            place = ledger.take(job.id, job.address, TAKEN if job.nacks else runs, limit)
             try:
                 if job.nacks:
                     past = Past.read(await job.last_reason())
-                    ledger.begin(place, APART if past.is_suspect else RUNNING, limit, past)
+                    ledger.begin(place, APART if past.is_suspect else runs, limit, past)
                 outcome = await self._runner.run(job)
             except Exception:
                 self._log.warning("a job broke its worker", job=job.id, exc_info=True)
@@ -190,9 +196,9 @@ class Slots:
         self._log.warning("a job was not handed back", job=job.id, error=problem)
         job.release()
 
-    def _limit(self, job: HeldJob) -> float:
-        """Note that the task of ``job`` begins; return when it must have ended."""
-        limit = self._timeout(job)
+    def _limit(self, job: HeldJob, limit: float | None) -> float:
+        """Note that the task of ``job`` begins, which may take ``limit`` seconds; return when it
+        must have ended."""
         if limit is None:
             return math.inf
         deadline = self._deadlines[job] = time.monotonic() + limit

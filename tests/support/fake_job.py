@@ -34,6 +34,7 @@ class FakeJob:
     queue = "q"
     letter: Letter | None = None
     lost = False
+    terminate = False
 
     def __init__(
         self,

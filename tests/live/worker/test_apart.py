@@ -1,7 +1,9 @@
-"""Tasks in processes of their own."""
+"""Tasks in processes that run nothing else meanwhile."""
 
 import os
 import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,19 +11,32 @@ import pytest
 import trio
 
 from disque_trio.process.logs import Log
-from disque_trio.tasks.current import CurrentJob, running
-from disque_trio.tasks.ending import Failed
+from disque_trio.tasks.current import CurrentJob
+from disque_trio.tasks.ending import Failed, JobCancelled
 from disque_trio.worker.apart import Apart
 from disque_trio.worker.child import find_app
 from disque_trio.worker.options import parse
+from tests.support.fake_job import FakeJob
 from tests.support.harness import HANG_SECONDS
 from tests.support.worker_rig import lives
 
 APP = """
-import os, time
+import os, re, signal, subprocess, time
+from pathlib import Path
+import trio
 from disque_trio.tasks import Disque, Reject, Retry, current_job
 
 app = Disque("disque://nowhere.invalid")
+HERE = Path(__file__).parent
+STARTED = time.time()
+
+def note(name, text):
+    (HERE / "new").write_text(str(text))
+    (HERE / "new").rename(HERE / name)
+
+@app.hooks.on_shutdown
+def shut_down():
+    note("shutdown", os.getpid())
 
 @app.task(name="who", timeout=60)
 async def who(word, *, end):
@@ -32,32 +47,61 @@ async def who(word, *, end):
 def fail():
     raise ValueError("no such number")
 
-@app.task(name="later")
-def later():
-    raise Retry("busy", delay=7)
-
-@app.task(name="never")
-def never():
-    raise Reject("no")
-
 @app.task(name="odd")
 def odd():
-    return object()
+    return lambda: None
 
-@app.task(name="die")
+@app.task(name="pid", process=True)
+def pid():
+    return os.getpid()
+
+@app.task(name="large", process=True)
+def large(text):
+    return text * 2
+
+@app.task(name="die", process=True)
 def die():
     os._exit(3)
 
-@app.task(name="hang", timeout=0.2)
-async def hang():
-    time.sleep(100)
+@app.task(name="sleep", process=True, timeout=0.3, never_for=())
+def sleep(seconds):
+    child = subprocess.Popen(["sleep", "1000"])
+    note("begun", f"{os.getpid()} {child.pid}")
+    try:
+        time.sleep(seconds)
+    finally:
+        note("cleaned", "up")
 
-@app.task(name="wait")
-def wait(directory):
-    with open(directory + "/pid", "w") as file:
-        file.write(str(os.getpid()))
-    os.rename(directory + "/pid", directory + "/begun")
-    time.sleep(100)
+@app.task(name="block", process=True, timeout=0.3)
+def block():
+    note("begun", os.getpid())
+    re.match("(a*)*b", "a" * 40)  # which keeps Python's lock
+
+@app.task(name="hang", timeout=0.3)
+async def hang():
+    note("begun", os.getpid())
+    time.sleep(1000)
+
+@app.task(name="late", timeout=0.3)
+async def late():
+    await trio.sleep_forever()
+
+@app.task(name="wait", process=True)
+def wait():
+    note("begun", os.getpid())
+    time.sleep(1000)
+
+@app.task(name="watch", process=True)
+def watch():
+    note("begun", os.getpid())
+    while not current_job().lost:
+        time.sleep(0.01)
+    return "lost"
+
+@app.task(name="stay", process=True)
+async def stay():
+    note("begun", os.getpid())
+    await trio.sleep_forever()
 """
 
 
@@ -67,82 +111,290 @@ class Said:
     def notice(self, event: str, **fields: Any) -> None: ...
 
 
-class Alone:
-    lost = False
-    letter = None
+class Rig:
+    """Runs tasks of an app in processes of their own."""
 
-    def progress(self, fraction: float, text: str = "") -> None: ...
+    def __init__(self, directory: Path, words: str, keep: float) -> None:
+        self.directory = directory
+        name = f"apart_{directory.name}".replace("-", "_")
+        (directory / f"{name}.py").write_text(APP)
+        options = parse([f"{name}:app", "--app-dir", str(directory), *words.split()])
+        self.app = find_app(options)
+        self.apart = Apart(options, self.app.core, cast(Log, Said()), keep)
 
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    name = f"apart_{tmp_path.name}".replace("-", "_")
-    (tmp_path / f"{name}.py").write_text(APP)
-    return tmp_path
-
-
-async def call(directory: Path, task: str, *args: object, **kwargs: object) -> Any:
-    (module,) = directory.glob("*.py")
-    options = parse([f"{module.stem}:app", "--app-dir", str(directory)])
-    definition = find_app(options).core.tasks[task]
-    job = CurrentJob("D-1", "q", task, 3, 5, {"x": "y"}, Alone(), definition.backoff)
-    with trio.fail_after(HANG_SECONDS), running(job):
-        return await Apart(options, cast(Log, Said())).call(definition, args, kwargs)
-
-
-async def test_a_task_gets_its_arguments_and_its_job_and_returns_a_value(directory: Path) -> None:
-    *words, pid = await call(directory, "who", "ä", end="!")
-    assert words == ["ä!", "D-1", "y", 3]
-    assert pid != os.getpid()
-    assert not lives(pid)
-
-
-@pytest.mark.parametrize(
-    ("task", "expected"),
-    [
-        ("fail", {"error": "ValueError: no such number"}),
-        ("later", {"error": "Retry: busy", "delay": 7}),
-        ("never", {"error": "Reject: no", "final": True}),
-        ("odd", {"final": True}),
-        ("hang", {"error": "TimeoutError: after 0.2 s", "crashed": False}),
-    ],
-)
-async def test_a_task_may_fail_as_elsewhere(
-    directory: Path, task: str, expected: dict[str, object]
-) -> None:
-    with pytest.raises(Failed) as failed:
-        await call(directory, task)
-    assert vars(failed.value).items() >= expected.items()
-    assert not failed.value.runaway
-    assert ("in fail" in failed.value.trace) == (task == "fail")
-
-
-async def test_the_death_of_the_process_is_told_with_its_status_and_memory(directory: Path) -> None:
-    with pytest.raises(Failed, match=r"its process died: exit status 3, memory \d+ MiB") as failed:
-        await call(directory, "die")
-    assert failed.value.crashed
-
-
-async def test_the_process_ends_when_the_call_is_cancelled(directory: Path) -> None:
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(call, directory, "wait", str(directory))
+    async def run(
+        self,
+        task: str,
+        *args: object,
+        alone: bool = False,
+        job: FakeJob | None = None,
+        **kwargs: object,
+    ) -> Any:
+        """Run a task."""
+        definition = self.app.core.tasks[task]
+        body = definition.serializer.dumps({"args": args, "kwargs": kwargs})
+        held = job or FakeJob(task)
+        current = CurrentJob("D-1", "q", task, 3, 5, {"x": "y"}, held, definition.backoff)
         with trio.fail_after(HANG_SECONDS):
-            while not (directory / "begun").exists():
-                await trio.sleep(0.01)
-        pid = int((directory / "begun").read_text())
-        assert lives(pid)
+            return await self.apart.run(held, current, definition, body, alone=alone)
+
+    async def noted(self, name: str) -> list[int]:
+        """Wait for the numbers that the app has noted."""
+        path = self.directory / name
+        await until(path.exists)
+        return [int(word) for word in path.read_text().split() if word.isdigit()]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    with trio.fail_after(HANG_SECONDS):
+        while not holds():
+            await trio.sleep(0.01)
+
+
+@asynccontextmanager
+async def rig(
+    directory: Path, words: str = "--cpu-processes 1", keep: float = 60
+) -> AsyncIterator[Rig]:
+    one = Rig(directory, words, keep)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one.apart.tend)
+        yield one
+        await one.apart.close()
+        assert one.apart.count == 0
         nursery.cancel_scope.cancel()
+
+
+async def test_a_task_gets_its_arguments_and_its_job_and_returns_a_value(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        *words, pid = await one.run("who", "ä", end="!", alone=True)
+        assert words == ["ä!", "D-1", "y", 3]
+        assert pid != os.getpid()
+
+
+async def test_a_process_is_used_again_and_a_large_value_crosses(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        pid = await one.run("pid")
+        assert (await one.run("pid"), one.apart.count) == (pid, 1)
+        assert one.apart.memory() > 10 << 20
+        text = "x" * (10 << 20)
+        assert await one.run("large", text) == text * 2
+        with pytest.raises(Failed, match="no such number"):
+            await one.run("fail")
+        assert await one.run("pid") == pid
+    assert await one.noted("shutdown") == [pid]
     assert not lives(pid)
 
 
-async def test_a_signal_is_told_by_its_name(directory: Path) -> None:
-    async def kill() -> None:
-        with trio.fail_after(HANG_SECONDS):
-            while not (directory / "begun").exists():
-                await trio.sleep(0.01)
-        os.kill(int((directory / "begun").read_text()), signal.SIGSEGV)
+async def test_a_suspect_gets_a_process_that_nothing_else_has_used(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        pids = [await one.run("pid", alone=alone) for alone in (False, True, True, False)]
+        assert len({*pids}) == 3
+        assert pids[0] == pids[3]
+        await until(lambda: not lives(pids[1]))
 
-    async with trio.open_nursery() as nursery:
+
+@pytest.mark.parametrize("words", ["--max-tasks 2", "--max-memory 1mb"])
+async def test_a_process_is_replaced_as_others_are(tmp_path: Path, words: str) -> None:
+    async with rig(tmp_path, words) as one:
+        pids = [await one.run("pid") for _ in range(4)]
+        assert len({*pids}) == (2 if "tasks" in words else 4)
+        await until(lambda: not lives(pids[0]))
+
+
+async def test_a_process_that_is_not_needed_ends(tmp_path: Path) -> None:
+    async with rig(tmp_path, keep=0.1) as one:
+        pid = await one.run("pid")
+        assert await one.noted("shutdown") == [pid]
+        await until(lambda: not lives(pid))
+        assert one.apart.count == 0
+        assert await one.run("pid") != pid
+
+
+async def test_a_process_that_died_while_it_waited_is_no_failure(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        pid = await one.run("pid")
+        os.kill(pid, signal.SIGKILL)
+        assert await one.run("pid") != pid
+
+
+async def test_there_are_no_more_processes_than_allowed(tmp_path: Path) -> None:
+    async with rig(tmp_path, "--cpu-processes 2") as one:
+        pids: list[int] = []
+
+        async def run() -> None:
+            pids.append(await one.run("pid"))
+            assert one.apart.count <= 2
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(8):
+                nursery.start_soon(run)
+        assert len(pids) == 8
+        assert len({*pids}) <= 2
+
+
+@pytest.mark.parametrize("alone", [False, True])
+async def test_a_death_is_told_with_its_status_and_memory(tmp_path: Path, alone: bool) -> None:
+    async with rig(tmp_path) as one:
+        with pytest.raises(Failed, match=r"its process died: exit status 3, memory \d+ MiB") as e:
+            await one.run("die", alone=alone)
+        assert e.value.crashed
+
+
+async def test_a_signal_is_told_by_its_name(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one, trio.open_nursery() as nursery:
+
+        async def kill() -> None:
+            [pid] = await one.noted("begun")
+            os.kill(pid, signal.SIGSEGV)
+
         nursery.start_soon(kill)
         with pytest.raises(Failed, match="killed by SIGSEGV"):
-            await call(directory, "wait", str(directory))
+            await one.run("wait")
+
+
+async def test_a_function_is_interrupted_at_its_time_limit_with_what_it_has_started(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as one:
+        with pytest.raises(Failed) as failed:
+            await one.run("sleep", 1000)
+        assert failed.value.error == "TimeoutError: after 0.3 s: its process was ended"
+        assert not failed.value.crashed
+        assert not failed.value.final
+        pid, child = await one.noted("begun")
+        await one.noted("cleaned")
+        await until(lambda: not (lives(pid) or lives(child)))
+
+
+@pytest.mark.parametrize("task", ["block", "hang"])
+async def test_a_process_that_does_not_listen_is_killed_at_its_time_limit(
+    tmp_path: Path, task: str
+) -> None:
+    async with rig(tmp_path) as one:
+        with pytest.raises(Failed) as failed:
+            await one.run(task)
+        assert failed.value.error == "TimeoutError: after 0.3 s: its process was ended"
+        [pid] = await one.noted("begun")
+        assert not lives(pid)
+
+
+async def test_an_async_function_that_is_late_leaves_its_process(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        pid = await one.run("pid")
+        with pytest.raises(Failed, match=r"TimeoutError: after 0.3 s"):
+            await one.run("late")
+        assert await one.run("pid") == pid
+
+
+@pytest.mark.parametrize(("task", "alone"), [("wait", False), ("block", False), ("watch", True)])
+async def test_a_process_ends_if_whoever_cancels_its_job_wants_that(
+    tmp_path: Path, task: str, alone: bool
+) -> None:
+    async with rig(tmp_path) as one, trio.open_nursery() as nursery:
+        job = FakeJob(task)
+        job.terminate = not alone
+
+        async def cancel() -> None:
+            await one.noted("begun")
+            job.lost = True
+            job.cancel()
+
+        nursery.start_soon(cancel)
+        with pytest.raises(JobCancelled):
+            await one.run(task, job=job, alone=alone)
+        [pid] = await one.noted("begun")
+        assert not lives(pid)
+
+
+async def test_a_cancelled_job_is_lost_for_its_function(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one, trio.open_nursery() as nursery:
+        job = FakeJob("watch")
+
+        async def cancel() -> None:
+            await one.noted("begun")
+            job.cancel()
+
+        nursery.start_soon(cancel)
+        assert await one.run("watch", job=job) == "lost"
+        (tmp_path / "begun").unlink()
+
+        async def lose() -> None:
+            await one.noted("begun")
+            other.lost = True  # nobody says so
+
+        other = FakeJob("watch")
+        nursery.start_soon(lose)
+        assert await one.run("watch", job=other) == "lost"
+
+
+async def test_an_async_function_is_cancelled_with_its_job_and_leaves_its_process(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as one, trio.open_nursery() as nursery:
+        job = FakeJob("stay")
+
+        async def cancel() -> None:
+            await one.noted("begun")
+            job.cancel()
+
+        nursery.start_soon(cancel)
+        with pytest.raises(JobCancelled):
+            await one.run("stay", job=job)
+        assert await one.run("pid") == (await one.noted("begun"))[0]
+
+
+async def test_a_job_that_is_cancelled_while_it_waits_for_a_process_never_runs(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as one, trio.open_nursery() as nursery:
+        job = FakeJob("wait")
+        nursery.start_soon(one.run, "wait")
+        await one.noted("begun")
+
+        async def cancel() -> None:
+            await until(lambda: hasattr(job, "cancel"))
+            job.cancel()
+
+        nursery.start_soon(cancel)
+        with pytest.raises(JobCancelled):
+            await one.run("wait", job=job)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_process_ends_when_the_call_is_cancelled(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.run, "wait")
+            [pid] = await one.noted("begun")
+            assert lives(pid)
+            nursery.cancel_scope.cancel()
+        assert not lives(pid)
+
+
+async def test_a_signal_meant_for_all_processes_does_not_end_a_task(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one, trio.open_nursery() as nursery:
+        job = FakeJob("watch")
+
+        async def send() -> None:
+            [pid] = await one.noted("begun")
+            os.kill(pid, signal.SIGTERM)
+            job.cancel()
+
+        nursery.start_soon(send)
+        assert await one.run("watch", job=job) == "lost"
+
+
+async def test_a_value_that_cannot_cross_is_final(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        with pytest.raises(Failed) as failed:
+            await one.run("odd")
+        assert failed.value.final
+
+
+async def test_an_app_that_cannot_be_imported_fails_the_run(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        (module,) = tmp_path.glob("*.py")
+        module.write_text("raise ValueError('no')")
+        with pytest.raises(Failed, match="cannot be imported") as failed:
+            await one.run("pid")
+        assert not failed.value.crashed

@@ -12,8 +12,9 @@ from disque_trio.client import ReplyError
 from disque_trio.job_past import Past
 from disque_trio.tasks import Disque, Reject, Retry, TaskFailed, current_job
 from disque_trio.tasks.calling import Backend, InLoop, Quit
+from disque_trio.tasks.current import CurrentJob
 from disque_trio.tasks.definition import Definition
-from disque_trio.tasks.ending import Failed
+from disque_trio.tasks.ending import Failed, Held, JobCancelled
 from disque_trio.tasks.execution import MORE_CRASHES, UNKNOWN_RETRIES, Execution
 from disque_trio.tasks.messages import Result
 from disque_trio.tasks.settling import Settling
@@ -448,12 +449,19 @@ class Apart:
 
     def __init__(self, death: str = "") -> None:
         self.calls: list[str] = []
+        self.alone: list[bool] = []
         self.death = death
 
-    async def call(self, definition: Definition, args: object, kwargs: object) -> None:
+    async def run(
+        self, job: Held, current: CurrentJob, definition: Definition, body: bytes, *, alone: bool
+    ) -> str:
         self.calls.append(definition.name)
+        self.alone.append(alone)
+        if self.death == "cancelled":
+            raise JobCancelled
         if self.death:
             raise Failed(self.death, crashed=True)
+        return f"{body.decode()} in another process"
 
 
 async def run_apart(app: Disque, apart: Apart, job: FakeJob) -> str:
@@ -470,6 +478,49 @@ async def test_only_a_suspect_runs_in_a_process_of_its_own(app: Disque) -> None:
         job = FakeJob("work", nacks=crashes, last_reason=last)
         assert await run_apart(app, apart, job) == "done"
         assert len(apart.calls) == (crashes == 2)
+
+
+async def test_a_task_for_a_process_of_its_own_runs_there_with_what_its_job_brings(
+    app: Disque,
+) -> None:
+    @app.task(name="work", process=True)
+    def work() -> None:
+        raise AssertionError
+
+    apart = Apart()
+    job = FakeJob("work", body=b"args")  # which is not read here
+    assert await run_apart(app, apart, job) == "done"
+    assert apart.alone == [False]
+    _, result = job.settled
+    assert result.data == b'"args in another process"'
+    suspect = Past(2, 2, 2, "killed").reason().decode()
+    assert await run_apart(app, apart, FakeJob("work", nacks=2, last_reason=suspect)) == "done"
+    assert apart.alone == [False, True]
+
+
+async def test_a_task_that_was_ended_since_its_job_was_cancelled_is_cancelled(app: Disque) -> None:
+    @app.task(name="work", process=True)
+    def work() -> None: ...
+
+    job = FakeJob("work")
+    assert await run_apart(app, Apart("cancelled"), job) == "cancelled"
+    assert job.settled == ("drop",)
+
+
+async def test_without_other_processes_such_a_task_runs_here(
+    app: Disque, execution: Execution
+) -> None:
+    ran: list[bool] = []
+
+    @app.task(name="work", process=True)
+    def work() -> None:
+        ran.append(True)
+
+    assert (await execution.run(FakeJob("work"))).kind == "done"
+    assert ran == [True]
+    with app.testing():
+        await work.add()
+    assert ran == [True, True]
 
 
 async def test_a_job_whose_own_process_dies_comes_back_and_the_third_time_is_refused(
@@ -581,21 +632,6 @@ async def test_a_function_in_a_thread_ends_although_its_job_was_cancelled(app: D
         return 1
 
     assert (await Execution(app.core, InLoop(None)).run(job)).kind == "done"
-
-
-async def test_a_process_of_a_suspect_is_ended_if_its_job_is_cancelled(app: Disque) -> None:
-    class Forever:
-        async def call(self, definition: Definition, args: object, kwargs: object) -> None:
-            job.cancel()
-            await trio.sleep_forever()
-
-    @app.task(name="work")
-    def work() -> None: ...
-
-    job = FakeJob("work", nacks=2, last_reason=Past(2, 2).reason().decode())
-    with trio.fail_after(HANG_SECONDS):
-        outcome = await Execution(app.core, InLoop(None), None, Forever()).run(job)
-    assert outcome.kind == "cancelled"
 
 
 def test_a_job_of_a_test_can_be_cancelled_unless_it_has_ended(app: Disque) -> None:

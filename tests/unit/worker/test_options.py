@@ -1,6 +1,7 @@
 """The command line of ``disque-worker``."""
 
 import json
+import os
 import re
 
 import pytest
@@ -17,6 +18,15 @@ def test_options_have_defaults() -> None:
         1,
     )
     assert (options.max_memory, options.max_tasks, options.metrics) == (None, None, None)
+
+
+@pytest.mark.parametrize(("words", "count"), [("", 4), ("-p 2", 2), ("-p 8", 1)])
+def test_processes_for_tasks_share_the_cpus(
+    monkeypatch: pytest.MonkeyPatch, words: str, count: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
+    assert parse(["shop:app", *words.split()]).cpu_processes == count
+    assert parse(["shop:app", *words.split(), "--cpu-processes", "3"]).cpu_processes == 3
 
 
 def test_all_options_can_be_set() -> None:
@@ -37,6 +47,7 @@ def test_all_options_can_be_set() -> None:
         ["a", "--queues", "x:0"],
         ["a", "--concurrency", "0"],
         ["a", "--processes", "x"],
+        ["a", "--cpu-processes", "0"],
         ["a", "--grace", "-1"],
         ["a", "--grace", "nan"],
         ["a", "--max-memory", "0"],

@@ -15,12 +15,13 @@ from tests.support.harness import HANG_SECONDS, wait_until
 from tests.support.shims import programs
 
 APP = """
-import os, sys, time
+import os, re, sys, time
 from pathlib import Path
 import trio
 from disque_trio.tasks import Disque, current_job
 
 VERSION = 1
+HANG = 600
 HERE = Path(__file__).parent
 app = Disque()
 
@@ -94,6 +95,33 @@ def hog(seconds):
     while time.monotonic() < until:
         pass
     note("ended")
+
+@app.task(name="compute", queue="mail", process=True, timeout=HANG)
+def compute(name):
+    note("begun", name)
+    try:
+        while not (HERE / name).exists() and not current_job().lost:
+            current_job().progress(0.5, "half")
+            time.sleep(0.01)
+    finally:
+        note("left", name)
+    return [name, current_job().lost]
+
+@app.task(name="loop", queue="mail", process=True, timeout=0.5, retries=1, backoff=(0.1, 0.1))
+def loop():
+    note("loop")
+    re.match("(a*)*b", "a" * 40)  # which keeps Python's lock
+
+@app.task(name="crash", queue="mail", process=True, retries=0)
+def crash():
+    note("crash")
+    os.abort()
+
+@app.task(name="nested", queue="mail", process=True)
+async def nested(n):
+    if n:
+        await nested.add(n - 1)
+    note("nested", n)
 
 @app.task(name="grow", queue="mail", redeliver_after=30)
 def grow(megabytes):

@@ -10,6 +10,7 @@ from kombu.utils.compat import detect_environment
 from disque_integrations.celery.channel import Channel
 from disque_integrations.celery.inbox import Inbox
 from disque_integrations.celery.options import CLIENTS, Access, TransportOptions, cluster_of
+from disque_integrations.celery.scheduled import show_what_waits_in_nodes
 from disque_integrations.express import Express
 from disque_trio.client.sync import Client
 from disque_trio.client.urls import Cluster
@@ -106,6 +107,7 @@ class Transport(virtual.Transport):
         login = access.cluster.login
         self._express = Express(lambda: self.disque, login, self.options.add_timeout)
         self.inbox = Inbox()
+        show_what_waits_in_nodes()
         super().establish_connection()
         return self
 

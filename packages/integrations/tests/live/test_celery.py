@@ -141,6 +141,27 @@ def test_workers_can_be_inspected_and_controlled(app: Celery) -> None:
         assert app.tasks["add"].delay(1, 2).get(**LIMIT) == 3
 
 
+def test_tasks_that_wait_in_nodes_are_scheduled(cluster: ClusterFactory) -> None:
+    nodes = cluster(3)
+    at = [datetime.now(UTC) + timedelta(hours=hours) for hours in (2, 1)]
+    with opened(*nodes) as app, working(app) as worker:
+        add = app.tasks["add"]
+        later, sooner = (add.apply_async((1,), {"b": 2}, eta=eta) for eta in at)
+        add.apply_async((1, 2), countdown=3600, queue="other")
+        assert add.delay(1, 2).get(**LIMIT) == 3
+        inspect = app.control.inspect([worker.hostname], timeout=HANG_SECONDS)
+        wait_until(lambda: len(inspect.scheduled()[worker.hostname]) == 2)
+        first, second = inspect.scheduled()[worker.hostname]
+        assert [first["eta"], second["eta"]] == [eta.isoformat() for eta in reversed(at)]
+        assert first["request"]["id"] == sooner.id
+        assert first["request"]["name"] == "add"
+        assert (first["request"]["args"], first["request"]["kwargs"]) == ([1], {"b": 2})
+        assert first["request"]["delivery_info"]["routing_key"] == "celery"
+        sooner.revoke()
+        wait_until(lambda: len(inspect.scheduled()[worker.hostname]) == 1)
+        assert inspect.scheduled()[worker.hostname][0]["request"]["id"] == later.id
+
+
 def test_temporary_queues_leave_no_bindings(app: Celery, shared_node: LiveNode) -> None:
     with working(app):
         assert app.control.inspect(timeout=HANG_SECONDS, limit=1).ping()

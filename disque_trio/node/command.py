@@ -6,12 +6,14 @@ import sys
 
 from disque_trio.form import form
 from disque_trio.node.texts import USAGE
+from disque_trio.process.one_line import one_line, without_debug
 from disque_trio.version import VERSION
 
 
+@one_line("disque-server")
 def main() -> int:
     """Run the command; return the exit status."""
-    args = sys.argv[1:]
+    args = without_debug(sys.argv[1:])
     if args and args[0] in ("-h", "--help"):
         print(USAGE, end="")
         return 0

@@ -166,6 +166,9 @@ def _run_several(config: Config, logging: Logging, served: Callable[[], None]) -
         return status
     except (WorkerError, ListenError, SocketError, OSError) as problem:
         return _cannot_start(problem, logging, notifier)
+    except Exception:
+        logging.log.warning("the processes failed", exc_info=True)
+        raise
     finally:
         notifier.close()
         logging.close()
@@ -197,6 +200,9 @@ def _run(
         trio.run(server.daemon.run)
     except (StartError, ListenError, SocketError, OSError) as problem:
         return _cannot_start(problem, logging, notifier)
+    except Exception:
+        logging.log.warning("the node failed", exc_info=True)
+        raise
     finally:
         notifier.close()
         logging.close()

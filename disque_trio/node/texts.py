@@ -21,6 +21,9 @@ Every setting can be given as an option and then overrides the file:
 
 --install-hints shows the commands that install the node as a systemd service.
 
+--debug, anywhere, shows the traceback of an error that nobody expected, which is otherwise a line.
+The log always has it.
+
 Exit status: 0 stopped by SIGTERM, SIGINT or SHUTDOWN; 1 it could not start, or failed, or something
 is wrong with the file. With --daemonize yes: 0 once the node serves clients; 1 it could not start.
 """

@@ -19,9 +19,9 @@ def one_line(prog: str) -> Callable[[Main], Main]:
 
     def decorate(main: Main) -> Main:
         @wraps(main)
-        def run(arguments: Sequence[str] | None = None) -> int:
+        def run(arguments: Sequence[str] | None = None, *others: Any) -> int:
             try:
-                return main() if arguments is None else main(arguments)
+                return main() if arguments is None else main(arguments, *others)
             except Exception as error:
                 if DEBUG in (sys.argv[1:] if arguments is None else arguments):
                     raise
@@ -39,6 +39,19 @@ def line_of(error: BaseException) -> str:
         error = error.exceptions[0]
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}".removesuffix(": ")
+
+
+def without_debug(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments of a server but for ``--debug``: all others are settings."""
+    return [word for word in arguments if word != DEBUG]
+
+
+def show_traceback(debug: bool) -> None:
+    """Print the traceback of the exception that is being handled, if ``debug``."""
+    if debug:
+        from traceback import print_exc
+
+        print_exc()
 
 
 def add_debug_option(add: Callable[..., Any]) -> None:

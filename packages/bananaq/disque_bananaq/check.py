@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from disque_bananaq.core import records
 from disque_trio.aof.check import run
 from disque_trio.aof.scanner import Scanner
+from disque_trio.process.one_line import one_line
 
 DESCRIPTION = """\
 Checks an append-only file of bananaq.
@@ -69,6 +70,7 @@ class EventScanner(Scanner):
         return "", False
 
 
+@one_line("bananaq-check-aof")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the tool; see ``disque_trio.aof.check``."""
     return run("bananaq-check-aof", DESCRIPTION, EventScanner, arguments)

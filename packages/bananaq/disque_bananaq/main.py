@@ -11,16 +11,18 @@ from contextlib import chdir
 from disque_bananaq.options import parse, settings_or_exit
 from disque_bananaq.settings import BananaSettings
 from disque_trio.process.imports import to_stay
+from disque_trio.process.one_line import one_line, without_debug
 
 
+@one_line("bananaq")
 def main(argv: list[str] | None = None) -> int:
     """Run bananaq. Returns the exit status: 0, 1 if it cannot start, 2 for wrong options."""
     environ = dict(os.environ)
+    arguments = without_debug(sys.argv[1:] if argv is None else argv)
     try:
-        settings = settings_or_exit(argv, environ)
+        settings = settings_or_exit(arguments, environ)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
-    arguments = sys.argv[1:] if argv is None else argv
 
     def load() -> BananaSettings:
         # The process has changed to its ``dir`` since it started.

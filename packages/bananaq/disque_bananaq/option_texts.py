@@ -34,6 +34,9 @@ A switch without a value means yes.
       Print a file with all settings and their defaults.
   --version
       Print the version.
+  --debug
+      Show the traceback of an error that nobody expected, which is otherwise
+      a line. The log always has it.
   -h, --help
       Print this help.
 """

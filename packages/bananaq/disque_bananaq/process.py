@@ -35,6 +35,9 @@ def run(settings: BananaSettings, load: Callable[[], BananaSettings]) -> int:
         notifier.status(f"cannot start: {problem}")
         print(f"bananaq: cannot start: {problem}", file=sys.stderr)
         return 1
+    except Exception:
+        logging.log.warning("bananaq failed", exc_info=True)
+        raise
     finally:
         notifier.close()
         logging.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from disque_trio.extras import how_to_install
 from disque_trio.notation.addresses import AmbiguousError, format_address, read_address
 from disque_trio.process.arguments import hide
-from disque_trio.process.one_line import add_debug_option, one_line
+from disque_trio.process.one_line import add_debug_option, one_line, show_traceback
 from disque_trio.process.options import (
     LOOPBACK,
     Parser,
@@ -91,6 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         trio.run(partial(run, settings, log, audit_log))
     except* (OSError, ValueError) as group:
+        show_traceback(options.debug)
         problems.append(str(first_of(group)))
     return _fail(problems[0]) if problems else 0
 

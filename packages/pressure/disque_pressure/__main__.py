@@ -7,8 +7,10 @@ import sys
 from importlib import import_module
 
 from disque_pressure.arguments import parse
+from disque_trio.process.one_line import one_line
 
 
+@one_line("pressure")
 def main() -> int:
     """Run the command; returns its exit status."""
     options = parse()

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from disque_pressure.urls import Url
+from disque_trio.process.one_line import add_debug_option
 from disque_trio.process.options import (
     Parser,
     add_login_options,
@@ -198,6 +199,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
         help="fail after waiting this long for a role, for space or for an element",
     )
     add("-q", "--quiet", action="store_true", help="do not show a progress line")
+    add_debug_option(add)
     where = parser.add_argument_group("other ways to connect to Redis")
     add = where.add_argument
     add("--url", type=_url, metavar="URL", help="redis://, rediss:// or unix://")

@@ -37,6 +37,7 @@ from disque_pressure.queue import PressureQueue
 from disque_pressure.settings import Settings
 from disque_pressure.streams import STDOUT, get, put, tail
 from disque_pressure.tasks import aside
+from disque_trio.process.one_line import show_traceback
 from disque_trio.redis.errors import RedisError, RedisUnavailable
 from disque_trio.redis.servers import Sentinels, Server
 
@@ -85,6 +86,7 @@ async def _run(options: argparse.Namespace, settings: Settings, client: Server |
         status = SIGNALLED + signal.SIGPIPE
     except (PressureError, Failed, RedisUnavailable, RedisError, OSError, ValueError) as failure:
         progress.end()
+        show_traceback(options.debug)
         say(_told(failure, options))
         if isinstance(failure, OSError):
             _forget_output()  # the failure may be that of the output

@@ -9,6 +9,7 @@ from disque_spark.cli.arguments import parser
 from disque_spark.health import check_health
 from disque_spark.missing import advice
 from disque_trio.process.health import HealthError
+from disque_trio.process.one_line import one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 OK, FAILED = 0, 1
 
 
+@one_line("disque-pipeline")
 def main(
     arguments: Sequence[str] | None = None,
     spark_of: "Callable[[argparse.Namespace], SparkSession] | None" = None,

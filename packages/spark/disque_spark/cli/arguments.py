@@ -10,6 +10,7 @@ from disque_spark.cli.argument_types import given, number, path, setting
 from disque_spark.defaults import DEFAULT_NODES, FORMATS
 from disque_spark.health import MAX_AGE
 from disque_trio.job_options import OPTIONS, ScheduleOptions, Whole
+from disque_trio.process.one_line import add_debug_option
 from disque_trio.process.options import (
     Parser,
     add_login_options,
@@ -63,6 +64,9 @@ def parser() -> argparse.ArgumentParser:
         prog="disque-pipeline", description="Audits, archives and replays Disque jobs with Spark."
     )
     add_version_option(whole)
+    add_debug_option(whole.add_argument)
+    debug = Parser(add_help=False, argument_default=argparse.SUPPRESS)  # also after the command
+    add_debug_option(debug.add_argument)
     commands = whole.add_subparsers(required=True, metavar="COMMAND", dest="command")
     for name, add_arguments, parents, text in (
         ("audit", _audit, [common], "turn nodes' event logs into tables of jobs and findings"),
@@ -73,7 +77,7 @@ def parser() -> argparse.ArgumentParser:
         ("compact", _compact, [], "merge an archive's small files, and drop old days"),
         ("health", _health, [], "check an archive or a watch by its health file"),
     ):
-        add_arguments(commands.add_parser(name, parents=parents, help=text))
+        add_arguments(commands.add_parser(name, parents=[*parents, debug], help=text))
     return whole
 
 

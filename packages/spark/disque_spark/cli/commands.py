@@ -57,6 +57,7 @@ from disque_spark.restarts import Restarts
 from disque_spark.session import Signals, Stopped, quiet, session
 from disque_spark.terminal import TerminalProgress
 from disque_trio.job_options import ScheduleOptions
+from disque_trio.process.one_line import show_traceback
 
 OK, FAILED, USAGE, FOUND = 0, 1, 2, 3
 STOPPED = 128  # plus the number of the signal
@@ -128,6 +129,7 @@ def run(
         _say(progress, str(problem))
         return USAGE
     except _TROUBLE as failure:
+        show_traceback(options.debug)
         text = one_line(failure)  # while the JVM can still be asked for it
         killed = _end(spark) if own else 0
         text = f"Spark's JVM was killed by signal {killed}" if killed else text

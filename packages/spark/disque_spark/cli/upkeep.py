@@ -10,6 +10,7 @@ from disque_spark.lakehouse.settings import TableError, table_failures
 from disque_spark.lakehouse.table import CompactionReport, Upkeep
 from disque_spark.session import Signals, Stopped
 from disque_spark.terminal import TerminalProgress
+from disque_trio.process.one_line import show_traceback
 
 OK, FAILED, USAGE, STOPPED = 0, 1, 2, 128
 
@@ -39,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
     except UsageError as problem:
         return _ended(progress, str(problem), USAGE)
     except (TableError, OSError, ValueError) as problem:
+        show_traceback(options.debug)
         return _ended(progress, str(problem), FAILED)
     finally:
         signals.release()

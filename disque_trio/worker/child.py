@@ -23,6 +23,7 @@ from disque_trio.client.connecting import connect_to
 from disque_trio.process.fleet import BEAT, MARGIN
 from disque_trio.process.logs import Log, Logging
 from disque_trio.respclient.background import background
+from disque_trio.respclient.log import lines_go_to
 from disque_trio.tasks import Disque
 from disque_trio.tasks.messages import describe
 from disque_trio.tasks.running import Outcome, Runner
@@ -412,6 +413,7 @@ def main() -> int:
     orders = read_line(sock)
     options = Options.from_json(orders["options"])
     log = Logging(options.log_level, options.log_format).log
+    lines_go_to(log)
     try:
         # Outside of the loop, since the app may run a loop of its own while it is imported.
         if options.otel:

@@ -39,10 +39,13 @@ def _run(options: Options) -> int:
 
     from disque_trio.process.logs import Logging
     from disque_trio.process.systemd import Notifier
+    from disque_trio.respclient.log import lines_go_to
     from disque_trio.worker.parent import Parent
 
     notifier = Notifier(os.environ)
-    parent = Parent(options, notifier, Logging(options.log_level, options.log_format).log)
+    log = Logging(options.log_level, options.log_format).log
+    lines_go_to(log)
+    parent = Parent(options, notifier, log)
     problem = trio.run(parent.run)
     if problem:
         notifier.status(problem)

@@ -23,6 +23,7 @@ import trio
 
 from disque_trio.client.jobs import Letter
 from disque_trio.process.logs import Logging
+from disque_trio.respclient.log import lines_go_to
 from disque_trio.tasks import Disque
 from disque_trio.tasks.calling import InLoop, call, outlive
 from disque_trio.tasks.current import CurrentJob, running
@@ -267,7 +268,7 @@ def main() -> int:
     [ours] = inherited()
     sock = socket.socket(fileno=ours)
     options = Options.from_json(read_line(sock)["options"])
-    Logging(options.log_level, options.log_format)
+    lines_go_to(Logging(options.log_level, options.log_format).log)
     link = SoloLink(sock)
     try:
         app = find_app(options)

@@ -58,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"the extra web is missing: {how_to_install('web')}")
     from disque_trio.process.logs import Logging
     from disque_trio.respclient.errors import first_of
+    from disque_trio.respclient.log import lines_go_to
 
     if options.hash_password:
         password = _new_password()
@@ -84,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         parser.error(str(error))
     log = Logging(options.log_level, options.log_format).log
+    lines_go_to(log)
     audit_log = Logging("notice", options.log_format).log  # whatever --log-level hides
     if not (options.users or options.acl):
         log.warning("no login required: anyone who can connect may do anything (see --users)")

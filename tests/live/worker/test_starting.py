@@ -1,5 +1,6 @@
 """How a worker starts, its errors if it cannot, and its metrics and probes."""
 
+import json
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -179,3 +180,14 @@ def test_a_check_has_a_timeout(rig: Rig) -> None:
     status, line = rig.check("--check-timeout", "0.5")
     assert status == 1
     assert "within 0.5 s" in line
+
+
+def test_all_its_lines_have_the_same_form(rig: Rig) -> None:
+    queue = f"new-{rig.port}-lines"  # whose policy the worker sets
+    rig.change('@app.task(name="sms", queue="sms"', f'@app.task(name="sms", queue="{queue}"')
+    worker = rig.start("--log-format", "json")
+    worker.serves()
+    assert worker.stop() == 0
+    lines = [json.loads(line) for line in worker.output.read_text().splitlines()]
+    assert all({"time", "level", "pid", "event"} <= set(line) for line in lines)
+    assert [line["dead"] for line in lines if line.get("queue") == queue] == [f"{queue}.dead"]

@@ -14,6 +14,7 @@ from disque_trio.client import tracing
 from disque_trio.client.urls import Cluster
 from disque_trio.process.logs import Logging
 from disque_trio.respclient.errors import DisqueError
+from disque_trio.respclient.log import lines_go_to
 from disque_trio.respclient.tls import of_arguments
 
 FAILED, WRONG = 1, 2
@@ -44,6 +45,7 @@ def run(store: Store, options: argparse.Namespace) -> int:
 
 def _forward(store: Store, sender: DisqueSender, options: argparse.Namespace, stop: Stop) -> int:
     log = Logging(options.log_level, options.log_format).log
+    lines_go_to(log)
     forwarder = Forwarder(
         store, sender, log, batch=options.batch, poll=options.poll, keep=options.keep
     )

@@ -7,7 +7,8 @@ from disque_trio.client.client import Client
 from disque_trio.client.connecting import connect
 from disque_trio.client.errors import AddManyError, CallError
 from disque_trio.client.fetch import GetOptions
-from disque_trio.client.jobs import HeldJob, Job, Jobs, Letter
+from disque_trio.client.job import Job, Letter
+from disque_trio.client.jobs import HeldJob, Jobs
 from disque_trio.client.nodes import Hello, Node
 from disque_trio.client.policies import Policy, PolicyOptions
 from disque_trio.client.replies import Outcome, Schedule

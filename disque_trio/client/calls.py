@@ -12,7 +12,7 @@ from typing import Final
 
 from disque_trio.client import tracing
 from disque_trio.client.errors import CallError
-from disque_trio.client.jobs import Job
+from disque_trio.client.job import Job
 from disque_trio.client.messages import Answer, read_answer, request
 from disque_trio.client.pushes import Own, Pushes, open_pushes
 from disque_trio.client.requests import new_key

@@ -10,7 +10,8 @@ from disque_trio.client.calls import Calls
 from disque_trio.client.commands import Commands
 from disque_trio.client.fetch import GetOptions, fetch, fetch_traced
 from disque_trio.client.handlers import handle, serve_one
-from disque_trio.client.jobs import HeldJob, Job, Jobs
+from disque_trio.client.job import Job
+from disque_trio.client.jobs import HeldJob, Jobs
 from disque_trio.client.replies import ids
 from disque_trio.client.requests import Pattern, addjob, kept_for, new_key
 from disque_trio.client.router import Router

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from typing import Unpack
 
 from disque_trio.client import policies, replies, requests
-from disque_trio.client.jobs import Job
+from disque_trio.client.job import Job
 from disque_trio.client.nodes import Hello, parse_hello
 from disque_trio.client.policies import Policy, PolicyOptions
 from disque_trio.client.router import Router

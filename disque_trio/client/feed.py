@@ -12,7 +12,8 @@ ENQUEUE.
 from collections import deque
 
 from disque_trio.client import tracing
-from disque_trio.client.jobs import HeldJob, Job
+from disque_trio.client.job import Job
+from disque_trio.client.jobs import HeldJob
 from disque_trio.client.pushes import STOP, Own, Pushes
 from disque_trio.client.requests import Pattern
 from disque_trio.resp.command import Argument

@@ -10,7 +10,8 @@ from functools import partial
 from typing import TypedDict
 
 from disque_trio.client import replies, tracing
-from disque_trio.client.jobs import HeldJob, Job
+from disque_trio.client.job import Job
+from disque_trio.client.jobs import HeldJob
 from disque_trio.client.requests import milliseconds
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session

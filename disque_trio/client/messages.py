@@ -7,7 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from disque_trio.client.jobs import HeldJob, Job
+from disque_trio.client.job import Job
+from disque_trio.client.jobs import HeldJob
 from disque_trio.client.requests import addjob, pairs_of
 from disque_trio.job_options import Headers
 from disque_trio.resp.command import Argument

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar
 
 from disque_trio.client import replies
-from disque_trio.client.jobs import HeldJob, Job
+from disque_trio.client.job import Job
+from disque_trio.client.jobs import HeldJob
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
 from disque_trio.resp.command import Argument

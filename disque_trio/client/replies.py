@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from disque_trio.client.errors import AddManyError
-from disque_trio.client.jobs import Job, Letter
+from disque_trio.client.job import Job, Letter
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.errors import DisqueError
 from disque_trio.respclient.values import elements, integer, pairs, text, unexpected

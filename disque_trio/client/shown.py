@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self, get_origin
 
-from disque_trio.client.jobs import Letter
+from disque_trio.client.job import Letter
 from disque_trio.client.replies import Record
 
 _FACT: Final = {"fact": True}

@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import count
 from typing import Final, Protocol
 
-from disque_trio.client.jobs import Letter
+from disque_trio.client.job import Letter
 from disque_trio.tasks.definition import Backoff
 from disque_trio.tasks.messages import DAY, Step
 from disque_trio.tasks.traces import traceparent

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from disque_trio.client.jobs import Letter
+from disque_trio.client.job import Letter
 from disque_trio.respclient.delivery import Source
 from disque_trio.respclient.values import Name
 from disque_trio.tasks.errors import MembersFailed

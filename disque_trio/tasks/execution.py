@@ -21,7 +21,7 @@ from disque_trio.tasks.ending import Ended, Ending, Failed, Held, JobCancelled, 
 from disque_trio.tasks.errors import BadJob, BucketFailed, MembersFailed
 from disque_trio.tasks.hooks import Failure, Running, around
 from disque_trio.tasks.looking import store
-from disque_trio.tasks.members import GROUP, behind
+from disque_trio.tasks.members import GROUP, as_told, behind
 from disque_trio.tasks.messages import (
     DAY,
     ERROR_TYPE,
@@ -429,8 +429,7 @@ class Execution:
             "text": text,
         }
         if failure.members is not None:
-            about["total"] = failure.members.total
-            about["failed"] = {str(n): why for n, why in failure.members.failed.items()}
+            about |= as_told(failure.members.failed, failure.members.total)
         return behind(self._core, step, about)
 
     async def _store(self, job: Held, definition: Definition | None, result: Result) -> None:

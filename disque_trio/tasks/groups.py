@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from disque_trio.client import Client, Job, ReplyError, tracing
-from disque_trio.client.jobs import Letter
+from disque_trio.client.job import Letter
 from disque_trio.respclient.values import Name
 from disque_trio.tasks import traces
 from disque_trio.tasks.core import Core
 from disque_trio.tasks.errors import MembersFailed
 from disque_trio.tasks.handle import value_of
 from disque_trio.tasks.looking import AT_ONCE, last_of
-from disque_trio.tasks.members import GROUP, Members, behind
+from disque_trio.tasks.members import GROUP, Members, as_told, behind
 from disque_trio.tasks.messages import DAY, ERROR_TYPE, PART, Result, Step
 
 _MOST_PARTS = 100
@@ -173,12 +173,7 @@ class Collection:
         self, client: Client, members: Members, step: Step, what: str, failed: Mapping[int, str]
     ) -> None:
         """Add a job that is told how the members ended, as far as is known."""
-        about = {
-            "id": self._id,
-            "task": GROUP,
-            "total": len(members.packed),
-            "failed": {str(n): why for n, why in failed.items()},
-        }
+        about = {"id": self._id, "task": GROUP, **as_told(failed, len(members.packed))}
         told = behind(self._core, step, about)
         await told.add(client, traces.current(), key=f"{what} {self._id}", kept=DAY)
 

@@ -1,7 +1,7 @@
 """The body of a group: its members, and what belongs to all of them."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -109,6 +109,11 @@ class Members:
             return [grouped(core, step) for step in steps]
         value = core.serializers.of(self.given.content_type).loads(self.given.data)
         return [behind(core, step, value) for step in steps]
+
+
+def as_told(failed: Mapping[int, str], total: int) -> dict[str, Any]:
+    """Describe how many members a group has, and why some failed, for a job that is told."""
+    return {"total": total, "failed": {str(number): why for number, why in failed.items()}}
 
 
 def _unpacked(data: bytes | None) -> Step | None:

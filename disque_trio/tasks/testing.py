@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import trio
 
 from disque_trio.client import Client, Job, ReplyError
-from disque_trio.client.jobs import Letter
+from disque_trio.client.job import Letter
 from disque_trio.client.nodes import Hello
 from disque_trio.client.replies import Outcome, Record
 from disque_trio.client.requests import pairs_of

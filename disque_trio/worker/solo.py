@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import trio
 
-from disque_trio.client.jobs import Letter
+from disque_trio.client.job import Letter
 from disque_trio.process.logs import Logging
 from disque_trio.respclient.log import lines_go_to
 from disque_trio.tasks import Disque

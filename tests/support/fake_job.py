@@ -7,7 +7,7 @@ from weakref import WeakSet
 import trio
 
 from disque_trio.client import ConnectionLost
-from disque_trio.client.jobs import Letter
+from disque_trio.client.job import Letter
 from disque_trio.respclient.delivery import Source
 from disque_trio.tasks.messages import Result
 

@@ -8,8 +8,8 @@ import trio
 
 from disque_trio.client import client, connecting
 from disque_trio.client.fetch import GetOptions
+from disque_trio.client.job import Job
 from disque_trio.client.jobs import HeldJob as AsyncJob
-from disque_trio.client.jobs import Job
 from disque_trio.client.jobs import Jobs as AsyncJobs
 from disque_trio.client.schedules import Schedules as AsyncSchedules
 from disque_trio.client.sync.jobs import HeldJob, Jobs

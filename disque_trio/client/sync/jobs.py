@@ -5,6 +5,7 @@ from typing import Final, Self, TypeVar
 
 from disque_trio.client import jobs, tracing
 from disque_trio.client.client import Client
+from disque_trio.client.job import JobFields
 from disque_trio.client.sync.portal import Portal
 from disque_trio.respclient.errors import ConnectionLost
 from disque_trio.respclient.thread_loop import Blocking, Loop, blocking
@@ -12,7 +13,7 @@ from disque_trio.respclient.thread_loop import Blocking, Loop, blocking
 R = TypeVar("R")
 
 
-class HeldJob(jobs.JobFields, Blocking[jobs.HeldJob]):
+class HeldJob(JobFields, Blocking[jobs.HeldJob]):
     """A job that a thread is working on; see ``disque_trio.client.HeldJob``.
 
     Another thread sends WORKING, even while this one computes or waits.

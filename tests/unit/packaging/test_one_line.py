@@ -1,4 +1,4 @@
-"""Every command prints one line for an error that nobody expected, and ``--debug`` the traceback."""
+"""Each command prints one line for an error that nobody expected, and ``--debug`` the traceback."""
 
 import subprocess
 import sys

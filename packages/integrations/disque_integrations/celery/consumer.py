@@ -13,7 +13,8 @@ import trio
 from trio_util import AsyncValue
 
 from disque_trio.client.fetch import hold
-from disque_trio.client.jobs import HeldJob, Job
+from disque_trio.client.job import Job
+from disque_trio.client.jobs import HeldJob
 from disque_trio.client.pushes import Own, Pushes, open_pushes
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session

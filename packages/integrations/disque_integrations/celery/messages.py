@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from kombu.utils.json import dumps, loads
 
-from disque_trio.client.jobs import Job
+from disque_trio.client.job import Job
 
 Message: TypeAlias = dict[str, Any]
 """A message in the form of kombu's virtual transports: ``body``, ``content-type``,

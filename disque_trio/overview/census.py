@@ -65,7 +65,7 @@ async def take(
     none. A node may be unable to count: an older release, C Disque, or one that denies us
     permission."""
     while True:
-        await looks.wait_all(time.time)
+        await looks.counts.wait(time.time)
         begun, started, round = time.time(), trio.current_time(), looks.round
         try:
             async with open() as connection:
@@ -85,7 +85,7 @@ async def _walk(
 ) -> dict[str, Counts] | None:
     """The counts of all queues; None if nobody is looking any more."""
     found, cursor = Sum(), b"0"
-    while looks.all_wanted(time.time()):
+    while looks.counts.lasts(time.time()):
         begun = trio.current_time()
         with trio.move_on_after(PATIENCE) as scope:
             [reply] = await ask([("JSCAN", cursor, "COUNT", STEP, "REPLY", "counts")])

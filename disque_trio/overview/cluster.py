@@ -6,6 +6,7 @@ from typing import Final
 from disque_trio.overview.nodes import COUNTED, Nodes, NodeState
 from disque_trio.overview.policies import Policies
 from disque_trio.overview.queues import QueueTable
+from disque_trio.overview.running import RunningJobs
 from disque_trio.overview.series import Series
 
 STEP: Final = 5.0  # s
@@ -13,7 +14,7 @@ STEPS: Final = 720  # an hour
 
 
 class Cluster:
-    """Nodes, queues and policies, and the last hour of the whole cluster.
+    """Nodes, queues, policies and running jobs, and the last hour of the whole cluster.
 
     Attributes:
         history: the counters of all nodes together; ``length``: queued jobs.
@@ -24,6 +25,7 @@ class Cluster:
         self.nodes = Nodes()
         self.queues = QueueTable()
         self.policies = Policies()
+        self.running = RunningJobs()
         self.history = Series(STEP, STEPS, tuple(COUNTED), ("length", "jobs"))
         self.node_histories: dict[str, Series] = {}
         self._known_by: dict[str, Set[str]] = {}  # ids that each node knows, by its id
@@ -57,6 +59,7 @@ class Cluster:
         """Note that a node is unreachable."""
         self.nodes.lost(address, problem, now)
         self.queues.node_lost(address)
+        self.running.node_lost(address)
 
     def knows(self, address: str, ids: Set[str]) -> None:
         """Note which nodes a node knows."""
@@ -111,4 +114,5 @@ class Cluster:
             self._known_by.pop(state.id, None)
         self.nodes.forget(address)
         self.queues.node_lost(address)
+        self.running.node_lost(address)
         self.node_histories.pop(address, None)

@@ -1,4 +1,4 @@
-"""Which queues somebody is looking at now, and when nodes have reported them."""
+"""What somebody is looking at now, and when nodes have reported it."""
 
 from collections.abc import Callable, Sequence, Set
 from typing import Final
@@ -9,11 +9,38 @@ FOR: Final = 15.0  # s; an open page asks again within this time
 MOST: Final = 500
 
 
+class Look:
+    """Whether somebody is looking at something. Times are in seconds."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+        self._new = trio.Event()
+
+    def at(self, now: float) -> None:
+        """Note that somebody is."""
+        new = not self.lasts(now)
+        self._until = now + FOR
+        if new:
+            self._new.set()
+            self._new = trio.Event()
+
+    def lasts(self, now: float) -> bool:
+        """Whether somebody still is."""
+        return _lasts(self._until, now)
+
+    async def wait(self, clock: Callable[[], float]) -> None:
+        """Wait until somebody is."""
+        while not self.lasts(clock()):
+            await self._new.wait()
+
+
 class Looks:
-    """The queues that somebody is looking at. Times are in seconds.
+    """What somebody is looking at. Times are in seconds.
 
     Attributes:
-        round: increases when nodes have to be asked again.
+        counts: the counts of all queues.
+        running: the jobs in hand that say how far they are.
+        round: increases when nodes have to be asked again, about single queues.
     """
 
     def __init__(self) -> None:
@@ -22,25 +49,8 @@ class Looks:
         self._new = trio.Event()
         self._reported = trio.Event()
         self._reporters: set[str] = set()  # nodes that have reported in this round
-        self._all_until = 0.0
-        self._all_new = trio.Event()
-
-    def at_all(self, now: float) -> None:
-        """Note that somebody is looking at the counts of all queues."""
-        new = not self.all_wanted(now)
-        self._all_until = now + FOR
-        if new:
-            self._all_new.set()
-            self._all_new = trio.Event()
-
-    def all_wanted(self, now: float) -> bool:
-        """Whether somebody is looking at the counts of all queues."""
-        return _lasts(self._all_until, now)
-
-    async def wait_all(self, clock: Callable[[], float]) -> None:
-        """Wait until somebody looks at the counts of all queues."""
-        while not self.all_wanted(clock()):
-            await self._all_new.wait()
+        self.counts = Look()
+        self.running = Look()
 
     def at(self, names: Sequence[str], now: float) -> bool:
         """Note that somebody is looking at these. Returns whether any of them is new."""

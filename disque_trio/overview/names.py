@@ -5,8 +5,11 @@ surrogate escapes, as in the client. Such a ``str`` cannot be sent as UTF-8, so 
 ``shown``, and addresses and forms contain it ``quoted``.
 """
 
+from collections.abc import Callable
 from unicodedata import category
 from urllib.parse import quote, unquote
+
+from disque_trio.glob import Glob, is_glob
 
 
 def quoted(name: str) -> str:
@@ -25,6 +28,16 @@ def shown(name: str) -> str:
     if name.isprintable():
         return name
     return "".join([char if _is_seen(char) else _escape(char) for char in name])
+
+
+def matching(search: str) -> Callable[[str], bool]:
+    """Return whether a name contains ``search``, in any case, or matches it if it is a pattern."""
+    wanted = to_bytes(search)
+    if is_glob(wanted):
+        pattern = Glob(wanted)
+        return lambda name: pattern.matches(to_bytes(name))
+    folded = search.casefold()
+    return lambda name: folded in name.casefold()
 
 
 def to_bytes(name: str) -> bytes:

@@ -15,6 +15,7 @@ from disque_trio.overview.cluster import Cluster
 from disque_trio.overview.looks import Looks
 from disque_trio.overview.names import to_bytes
 from disque_trio.overview.policies import Policies
+from disque_trio.overview.progress_walk import follow
 from disque_trio.overview.scheduler import HOT, PollScheduler
 from disque_trio.process.logs import Log
 from disque_trio.respclient.connection import Connection, Connector, Reply
@@ -207,6 +208,8 @@ class _Visit:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._look_closely)
             nursery.start_soon(take, self._open, self._address, self._looks, self._cluster.queues)
+            running = self._cluster.running
+            nursery.start_soon(follow, self._open, self._address, self._looks, running)
             while not self._connection.closed:
                 await self._look()
                 silent_since = trio.current_time()

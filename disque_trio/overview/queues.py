@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from disque_trio.glob import Glob, is_glob
-from disque_trio.overview.names import to_bytes
+from disque_trio.overview.names import matching
 from disque_trio.overview.rates import Counters
 from disque_trio.overview.series import Series
 
@@ -299,13 +298,7 @@ class QueueTable:
         of ``KEYS``, then by name. Those whose values are unknown come last."""
         names: Iterable[str] = self._sorted(key, descending)
         if search:
-            wanted = to_bytes(search)
-            if is_glob(wanted):
-                pattern = Glob(wanted)
-                names = [name for name in names if pattern.matches(to_bytes(name))]
-            else:
-                folded = search.casefold()
-                names = [name for name in names if folded in name.casefold()]
+            names = filter(matching(search), names)
         return [row for row in map(self.row, names) if row is not None]
 
     def top(self, key: str, count: int) -> list[QueueRow]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from disque_trio import humanize
-from disque_trio.cli.top.cells import fit, wrap
+from disque_trio.cli.top.cells import cells, fit, wrap
 from disque_trio.cli.top.view import View
 from disque_trio.overview.cluster import Cluster
 from disque_trio.overview.groups import groups
@@ -13,6 +13,10 @@ from disque_trio.overview.nodes import NodeState
 from disque_trio.overview.queues import QueueRow
 
 LEAST_NAME: Final = 12  # minimum cells for a name
+DONE: Final = 16  # cells for how much of a job is done
+QUEUE: Final = 24  # cells for the name of its queue
+ID: Final = 41  # cells for its id, if there is room
+WIDE: Final = 110  # cells, from which on there is
 LEAST_ROWS: Final = 4  # lines for queues, with the titles and the last line
 PROBLEMS: Final = 3  # problems to show
 
@@ -76,6 +80,8 @@ HELP: Final = (
     "                  Enter keeps the search, Escape clears it",
     "f                 also count jobs on disk, in hand, delayed, dead:",
     "                  nodes scan all their jobs for this",
+    "t                 tasks: the jobs in hand that say how far they are;",
+    "                  again: the queues",
     "q                 quit",
 )
 
@@ -90,16 +96,50 @@ def page(cluster: Cluster, view: View, width: int, height: int, now: float) -> l
     heads = wrap(head(cluster), width)[: max(1, height - len(told) - LEAST_ROWS)]
     top = [Line(text) for text in heads]
     top += [Line(fit(text, width), "bold") for text in told]
-    columns = _columns(view, width)
-    top.append(Line(_title(columns, width), "reverse"))
-    rows = cluster.queues.find(view.search, view.sort, view.descending)
-    room = max(0, height - len(top) - 1)
-    view.fit(len(rows), room)
-    seen = rows[view.first : view.first + room]
-    listed = [_row(columns, row, width) for row in seen]
+    room = max(0, height - len(top) - 2)
+    title, listed, count = (_of_jobs if view.running else _of_queues)(cluster, view, width, room)
+    top.append(Line(title, "reverse"))
+    foot = _foot(view, count, len(listed), width)
     listed += [Line("")] * (room - len(listed))
-    foot = _foot(view, len(rows), len(seen), width)
     return [*top, *listed, foot][:height] if height > len(top) else [*top[: height - 1], foot]
+
+
+def _of_queues(cluster: Cluster, view: View, width: int, room: int) -> tuple[str, list[Line], int]:
+    """The title, the lines that have ``room``, and how many there are."""
+    columns = _columns(view, width)
+    rows = cluster.queues.find(view.search, view.sort, view.descending)
+    view.fit(len(rows), room)
+    listed = [_row(columns, row, width) for row in rows[view.first : view.first + room]]
+    return _title(columns, width), listed, len(rows)
+
+
+def _of_jobs(cluster: Cluster, view: View, width: int, room: int) -> tuple[str, list[Line], int]:
+    """The same for the jobs in hand that say how far they are."""
+    jobs = cluster.running.find(view.search)
+    view.fit(len(jobs), room)
+    queue = max(0, min(QUEUE, (width - DONE) // 3))
+    text = max(0, width - DONE - queue - (ID if width >= WIDE else 0))
+
+    def line(done: str, name: str, said: str, id: str) -> str:
+        cut = [(done, DONE), (name, queue), (said, text), (id, width - DONE - queue - text)]
+        whole = "".join(_padded(part, cells_of) for part, cells_of in cut)
+        return fit(whole, width)
+
+    listed = [
+        Line(line(_bar(job.fraction), job.queue, job.text, job.id))
+        for job in jobs[view.first : view.first + room]
+    ]
+    return line("done", "queue", "what the task says", "job").ljust(width), listed, len(jobs)
+
+
+def _bar(fraction: float) -> str:
+    return f"{int(100 * fraction):>3}% {'#' * int(10 * fraction):-<10}"
+
+
+def _padded(text: str, width: int) -> str:
+    """``text`` in ``width`` cells, with a space behind it."""
+    fitting = fit(text, width - 1)
+    return fitting + " " * (width - cells(fitting))
 
 
 def seen(cluster: Cluster, view: View, height: int) -> list[str]:
@@ -199,7 +239,8 @@ def _foot(view: View, count: int, seen: int, width: int) -> Line:
         return Line(fit(f"search: {typed}_", width), "bold")
     where = f"{view.first + 1:,}-{view.first + seen:,} of {count:,}" if seen else f"{count:,}"
     order = TITLES[view.sort] + (", reversed" if view.descending == (view.sort == "name") else "")
-    parts = [where, "q quit", "? help", f"by {order}"]
+    what = "tasks that say how far they are, t queues" if view.running else f"by {order}"
+    parts = [where, "q quit", "? help", what]
     if view.search:
         parts.insert(1, f"search: {fit(view.search, 20)}")
     return Line(wrap(parts, width)[0] if width > 0 else "", "dim")

@@ -140,7 +140,9 @@ class _Top:
     def _paint(self, terminal: Terminal, width: int, height: int) -> None:
         now = time.time()
         lines = page(self._cluster, self._view, width, height, now)
-        if self._view.full and not self._view.help:
+        if self._view.running and not self._view.help:
+            self._looks.running.at(now)
+        elif self._view.full and not self._view.help:
             self._looks.at(seen(self._cluster, self._view, height), now)
         try:
             terminal.paint(lines)

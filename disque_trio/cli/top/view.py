@@ -25,6 +25,7 @@ class View:
     Attributes:
         sort, descending: their order. search: part of a name, or a pattern; empty for all.
         typed: the search being typed, or None.
+        running: whether to show the jobs in hand that say how far they are, in place of the queues.
         full: whether to count jobs that are delayed, in hand or dead.
         help: whether to show the help. over: whether the user has quit.
         first: the index of the first line on the screen.
@@ -35,6 +36,7 @@ class View:
         self.descending = False
         self.search = ""
         self.typed: str | None = None
+        self.running = False
         self.full = False
         self.help = False
         self.over = False
@@ -63,6 +65,8 @@ class View:
             self.typed = self.search
         elif key == ESCAPE:
             self._seek("")
+        elif key == "t":
+            self.running, self.first = not self.running, 0
         elif key == "f":
             self.full = not self.full
         elif key == "r":

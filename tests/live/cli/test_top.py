@@ -218,3 +218,21 @@ def test_missing_rights_are_reported(shared_node: LiveNode) -> None:
     assert status == 0
     assert any("refuses: NOPERM" in line for line in lines)
     wire("ACL", "DELUSER", "half")
+
+
+def test_tasks_that_say_how_far_they_are_are_shown_on_request(shared_node: LiveNode) -> None:
+    wire = shared_node.wire()
+    queue = f"slow-{os.getpid()}"
+    id = add_job(wire, queue, "x", "RETRY", 60)
+    assert wire("GETJOB", "FROM", queue)
+    assert wire("WORKING", id, "PROGRESS", "0.4", "page 4 of 10") == 60
+    with top(shared_node.port) as found:
+        found.shows("queued")
+        found.press("t")
+        found.shows(
+            lambda text: re.search(rf" 40% #### *-* +{queue} +page 4 of 10", text) is not None
+        )
+        assert wire("ACKJOB", id) == 1
+        found.shows(lambda text: "page 4 of 10" not in text)
+        found.press("q")
+        assert found.ends() == 0

@@ -10,6 +10,7 @@ from disque_trio.cli.top.page import Line, page, snapshot
 from disque_trio.cli.top.terminal import painted
 from disque_trio.cli.top.view import SORTS, View
 from disque_trio.overview.cluster import Cluster
+from disque_trio.overview.running import RunningJob
 
 A, B = "10.0.0.1:7711", "10.0.0.2:7711"
 HOSTILE = (
@@ -329,3 +330,31 @@ def test_a_queue_whose_jobs_nobody_has_asked_for_is_told_from_a_busy_one() -> No
         known.queues.take(A, name, told, 102.0)
     waiting = {line.split()[-1]: line.split()[-3] for line in snapshot(known, 200.0)[-4:]}
     assert waiting == {"busy": "0", "empty": "0", "idle": "2", "unserved": "never"}
+
+
+def test_tasks_say_how_far_they_are() -> None:
+    known = cluster("mail")
+    view = View()
+    view.press("t")
+    assert any("t queues" in line for line in texts(known, view))
+    jobs = [RunningJob(f"D-{n}", f"queue-{n}", n / 40, f"page {n} of 40") for n in range(41)]
+    jobs.append(RunningJob("D-x", HOSTILE[0], 0.5, HOSTILE[1]))
+    known.running.took(A, jobs)
+    lines = texts(known, view, 120)
+    assert any(line.startswith("  0% ---------- queue-0 ") for line in lines)
+    assert any("page 1 of 40" in line and "D-1" in line for line in lines)
+    view.press("G")
+    assert any("100% ##########" in line for line in texts(known, view, 120, 100))
+    assert all(line.isprintable() for line in texts(known, view, 120, 100))
+    for key in "/queue-40":
+        view.press(key)
+    view.press("enter")
+    assert [line for line in texts(known, view) if "page 40 of 40" in line]
+    assert not [line for line in texts(known, view) if "page 39" in line]
+    for width in (1, 10, 30, 60, 111):
+        for height in (1, 2, 5, 20):
+            lines = texts(known, view, width, height)
+            assert len(lines) <= height
+            assert max(map(cells, lines)) <= width
+    view.press("t")
+    assert names(cluster("mail"), View()) == ["mail"]

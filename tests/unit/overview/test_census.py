@@ -89,8 +89,8 @@ def test_a_clock_that_goes_back_keeps_no_count_of_before() -> None:
 
 def test_nobody_looks_for_long_by_a_clock_that_went_back() -> None:
     looks = Looks()
-    looks.at_all(5_000.0)
+    looks.counts.at(5_000.0)
     looks.at(["q"], 5_000.0)
-    assert looks.all_wanted(5_001.0)
-    assert not looks.all_wanted(1_000.0)
+    assert looks.counts.lasts(5_001.0)
+    assert not looks.counts.lasts(1_000.0)
     assert looks.names(1_000.0) == []

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 from disque_trio.notation.addresses import Address
-from disque_trio.overview import census, poller
+from disque_trio.overview import census, poller, progress_walk
 from disque_trio.overview.cluster import Cluster
 from disque_trio.overview.looks import Looks
 from disque_trio.respclient.errors import ConnectionLost
@@ -117,7 +117,8 @@ class World:
                     if looking:
                         now = trio.current_time()
                         self.looks.at(["q"], now)
-                        self.looks.at_all(now)
+                        self.looks.counts.at(now)
+                        self.looks.running.at(now)
                     await trio.sleep(0.25)
 
     def _note(self) -> None:
@@ -133,7 +134,7 @@ class Time:
 
 
 def polling(monkeypatch: pytest.MonkeyPatch, world: World) -> World:
-    for module in (poller, census):
+    for module in (poller, census, progress_walk):
         monkeypatch.setattr(module, "time", Time)
     monkeypatch.setattr(poller, "Connector", lambda *more: world.node)
     return world

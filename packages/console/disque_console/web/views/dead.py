@@ -15,7 +15,7 @@ LISTED: Final = 20  # letters shown per group
 async def view(visit: Visit) -> Shown:
     """The dead-letter queues, and the letters in one of them, by reason."""
     table = visit.cluster.queues
-    visit.console.looks.at_all(visit.now)
+    visit.console.looks.counts.at(visit.now)
     targets = visit.cluster.policies.dead
     names = targets | table.with_letters()
     lengths = {name: row.length if (row := table.row(name)) else 0 for name in names}

@@ -21,7 +21,7 @@ async def view(visit: Visit) -> Shown:
     paging = page_of(found, visit.number("page", 1, least=1), size)
     rows = paging.rows
     names = [row.name for row in rows]
-    visit.console.looks.at_all(visit.now)
+    visit.console.looks.counts.at(visit.now)
     here = [state.address for state in visit.cluster.nodes.here()]
     counted = visit.cluster.queues.counted_since(here)
     if counted is None and visit.console.looks.at(names, visit.now):

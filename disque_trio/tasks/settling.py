@@ -45,7 +45,7 @@ class _Open:
         job: the job as it was delivered last.
         settled: set when nothing more is done for it.
         ended: how it ended in fact, once it is settled.
-        attempt: cancels the current attempt.
+        attempt: cancels the current attempt; None: there was none.
         dropped: nobody settles it any more.
         size: the memory it takes, in bytes, roughly.
     """
@@ -55,7 +55,7 @@ class _Open:
         self.ending = ending
         self.settled: Event = library().Event()
         self.ended: Ended | None = None
-        self.attempt: CancelScope = library().CancelScope()
+        self.attempt: CancelScope | None = None
         self.dropped = False
         self.size = len(job.body) + ending.size
 
@@ -86,6 +86,7 @@ class Settling:
         self._bytes = 0
         self._nursery: Nursery | None = None
         self._told_full = False
+        self._hearing = 0  # who wait for a job to be settled
 
     @contextmanager
     def running(self, job: Held) -> Iterator[None]:
@@ -101,7 +102,8 @@ class Settling:
                     run.again.end()
 
     async def settle(self, job: Held, ending: Ending) -> Ended:
-        """Settle a job in the background. Wait for that a moment, or until there is room.
+        """Settle a job, in the background if that takes longer than a moment. Wait until there is
+        room for more.
 
         Returns:
             How the job ended, as far as is known.
@@ -114,9 +116,21 @@ class Settling:
             self._detach(job)
         entry = self._open[job.id] = _Open(job, ending)
         self._bytes += entry.size
+        patience = PATIENCE
         if self._nursery is not None:
-            self._nursery.start_soon(self._settle, entry)
-        return await self._wait(entry)
+            # A NACK that is repeated would count twice, so what is given back is not begun here.
+            if ending.ended.kind == "done":
+                begun = library().current_time()
+                with library().move_on_after(PATIENCE, shield=True) as entry.attempt:
+                    await self._try(entry)
+                if entry.ended is not None and not entry.dropped:
+                    self._close(entry)
+                    return entry.ended
+                job.goes_on = False  # its slot goes on
+                patience = max(0.0, begun + PATIENCE - library().current_time())
+            if not entry.dropped:
+                self._nursery.start_soon(self._settle, entry)
+        return await self._wait(entry, patience)
 
     async def again(self, job: Held) -> bool:
         """If the task of ``job`` runs here or has ended here, settle the job as that run ends.
@@ -142,8 +156,9 @@ class Settling:
         job.goes_on = False  # its slot may be gone before the job is settled
         before, entry.job = entry.job, job
         before.end()
-        entry.attempt.cancel()
-        await self._wait(entry)
+        if entry.attempt is not None:
+            entry.attempt.cancel()
+        await self._wait(entry, PATIENCE)
         return True
 
     @property
@@ -154,7 +169,7 @@ class Settling:
     async def settled(self) -> None:
         """Wait until all jobs are settled."""
         while self._open:
-            await self._news.wait()
+            await self._hear()
 
     def give_up(self) -> list[str]:
         """Settle nothing more. Returns the ids of the jobs that were left: they come again."""
@@ -198,17 +213,19 @@ class Settling:
         retry = Retry(float("inf"))
         while not entry.dropped and entry.ended is None:
             with library().CancelScope() as entry.attempt:
-                await self._try(entry, retry)
+                if not await self._try(entry):
+                    entry.job.goes_on = False  # its slot has gone on
+                    await retry.again()
         if not entry.dropped:
             self._close(entry)
 
-    async def _try(self, entry: _Open, retry: Retry) -> None:
+    async def _try(self, entry: _Open) -> bool:
+        """Try to settle a job. Return False if that is to be tried again."""
         job = entry.job
         try:
             entry.ended = await entry.ending.send(job)
-            return
         except PASSING:
-            pass
+            return False
         except Exception as error:
             entry.ended = Ended("lost", entry.ending.ended.error or describe(error))
             expected = isinstance(error, DisqueError)
@@ -216,18 +233,16 @@ class Settling:
                 "job not settled", id=job.id, error=describe(error), exc_info=not expected
             )
             job.release()  # it comes again after its retry time
-            return
-        job.goes_on = False  # its slot has gone on
-        await retry.again()
+        return True
 
-    async def _wait(self, entry: _Open) -> Ended:
-        with library().move_on_after(PATIENCE, shield=True):
+    async def _wait(self, entry: _Open, seconds: float) -> Ended:
+        with library().move_on_after(seconds, shield=True):
             await entry.settled.wait()
         while not entry.settled.is_set() and self._full:
             if not self._told_full:
                 self._told_full = True
                 self._log.warning("no more jobs until a node takes outcomes", count=len(self._open))
-            await self._news.wait()
+            await self._hear()
         self._told_full = self._told_full and self._full
         return entry.ended or entry.ending.ended
 
@@ -237,7 +252,8 @@ class Settling:
 
     def _drop(self, entry: _Open) -> None:
         entry.dropped = True
-        entry.attempt.cancel()
+        if entry.attempt is not None:
+            entry.attempt.cancel()
         self._close(entry)
         entry.job.end()
 
@@ -246,5 +262,14 @@ class Settling:
         del self._open[entry.job.id]
         self._bytes -= entry.size
         entry.settled.set()
-        self._news.set()
-        self._news = library().Event()
+        if self._hearing:
+            self._news.set()
+            self._news = library().Event()
+
+    async def _hear(self) -> None:
+        """Wait until a job is settled, or nobody does that any more."""
+        self._hearing += 1
+        try:
+            await self._news.wait()
+        finally:
+            self._hearing -= 1

@@ -35,12 +35,15 @@ def open_closed() -> None:
 
 
 def _run(options: Options) -> int:
-    import trio
+    from disque_trio.process.imports import to_stay
 
-    from disque_trio.process.logs import Logging
-    from disque_trio.process.systemd import Notifier
-    from disque_trio.respclient.log import lines_go_to
-    from disque_trio.worker.parent import Parent
+    with to_stay():
+        import trio
+
+        from disque_trio.process.logs import Logging
+        from disque_trio.process.systemd import Notifier
+        from disque_trio.respclient.log import lines_go_to
+        from disque_trio.worker.parent import Parent
 
     notifier = Notifier(os.environ)
     log = Logging(options.log_level, options.log_format).log

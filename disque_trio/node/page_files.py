@@ -10,6 +10,7 @@ import os
 from collections import deque
 from collections.abc import Container, Iterable
 from pathlib import Path
+from threading import Lock
 from time import perf_counter
 from typing import NamedTuple
 
@@ -98,6 +99,7 @@ class PageFiles:
         self._lost = lost_pages.LostPages(
             node.paging.pages, self.path, lambda: Path(config.appendfilename)
         )
+        self._looking = Lock()  # a search that is under way when the node stops goes on
         node.paging.pages.perform = self._perform
         node.paging.damaged = self._damaged
         node.aof_codec.read_file = self._read_file
@@ -281,7 +283,9 @@ class PageFiles:
                     self.path(order.number).unlink(missing_ok=True)
                     self._lost.drop(order.number)
                 else:
-                    done.append(Done(order, jobs=self._lost.find(order.number)))
+                    with self._looking:
+                        found = self._lost.find(order.number)
+                    done.append(Done(order, jobs=found))
             except OSError as problem:
                 done.append(Done(order, problem=problem.strerror or str(problem)))
         if all(order.kind != REBUILD for order in orders):

@@ -299,10 +299,8 @@ class ProgressFile:
     def _write_last(self) -> None:
         """Replace the file with one that says that the process stopped. Raises ``OSError``."""
         size = os.stat(self._config.appendfilename).st_size
-        new = _NewFile(self.path)
+        new = self._whole()
         try:
-            new.append(MAGIC + self._run())
-            new.append_jobs(self._node, sys.maxsize)
             new.append_endings(self._node)
             new.append(pack_block([pack_stopped(size)]))
             os.fsync(new.fd)
@@ -311,6 +309,23 @@ class ProgressFile:
         except BaseException:
             new.abandon()
             raise
+
+    def _whole(self) -> "_NewFile":
+        """A new file with all jobs. Raises ``OSError``."""
+        paging = self._node.paging
+        paging.look_again()
+        while True:
+            before = paging.rebuilds
+            new = _NewFile(self.path)
+            try:
+                new.append(MAGIC + self._run())
+                new.append_jobs(self._node, sys.maxsize)
+                if paging.rebuilds == before:
+                    return new
+            except BaseException:
+                new.abandon()
+                raise
+            new.abandon()  # it lacks jobs whose page files turned out to be damaged
 
     def remove(self) -> None:
         """Stop keeping the file, and remove it, or at least what is in it."""

@@ -15,6 +15,7 @@ from disque_trio.protocol.progress import (
     pack_stopped,
 )
 from tests.simulator.events import SECOND
+from tests.support.stopped import progress_records
 
 OFF = "off"
 EVERYSEC = "everysec"
@@ -90,7 +91,7 @@ class Disk:
         if self.policy == OFF:
             self.replace([])
         elif self.requeue:
-            self._write_progress(node)
+            self._write_progress(node, False)
             node.progress.write = self.progress.append
             node.progress.recording = True
 
@@ -105,24 +106,18 @@ class Disk:
             same = run.boot == b"%d" % self._boots
             node.recovery.begin(found, stopped or run.synced or same, at_once)
 
-    def _write_progress(self, node: Node) -> None:
+    def _write_progress(self, node: Node, stopped: bool) -> None:
         run = Run(b"%d" % self._boots, self.policy == ALWAYS)
         self.progress.append(MAGIC + pack_block([pack_run(run)]))
-        for shard in node.store.jobs.shards:
-            if shard and (records := node.progress.records_of(list(shard.values()))):
-                self.progress.append(pack_block(records))
-        for number in node.aof_codec.moved_segments():
-            if records := node.progress.records_of(node.aof_codec.jobs_in(number)[0]):
-                self.progress.append(pack_block(records))
-        if records := node.store.outcomes.records():
-            self.progress.append(pack_block(records))
+        self.progress += map(pack_block, progress_records(node, stopped))
         self._progress_synced = len(self.progress)
 
     def stop(self, node: Node) -> None:
-        """Write the progress file of ``node``, which has stopped."""
+        """Write the progress file of ``node``, which has stopped; orders for
+        the files of its jobs are carried out at once."""
         node.progress.recording = False
         self.progress = []
         if self.requeue:
-            self._write_progress(node)
+            self._write_progress(node, True)
             self.progress.append(pack_block([pack_stopped(len(self.records))]))
             self._progress_synced = len(self.progress)

@@ -304,13 +304,13 @@ class Machine:
         world = self.world
         handover = self.halted
         if self.pages is not None:
-            self.pages.find_damage(self.now())
-        if world.timely is not None:
-            self._before = remember(self)
+            self.pages.end(self.now())
         if handover or self.disk.policy != OFF:
             self.disk.stop(self.node)
-            if self.pages is not None:
-                self.index_file.leave(self.node, self.pages, self.now())
+        if world.timely is not None:
+            self._before = remember(self)
+        if self.pages is not None and (handover or self.disk.policy != OFF):
+            self.index_file.leave(self.node, self.pages, self.now())
         if self.log is not None:
             self.log.stop(self.node, world.loop.now)
         world.note(f"* {self.index} stops, handover {handover}")

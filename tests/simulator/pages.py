@@ -12,7 +12,7 @@ from disque_trio.aof.format import RecordReader
 from disque_trio.node.core.jobs.job import FLAGS_PRIORITY, QUEUED, Job
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.pages.pages import DROP, READ, WRITE, Order
-from disque_trio.node.core.pages.segment import DamagedError, Segment
+from disque_trio.node.core.pages.segment import Segment
 from disque_trio.node.core.queues.disk_views import job_of
 from disque_trio.node.core.queues.queue import Queue
 from tests.simulator.events import MS
@@ -47,6 +47,7 @@ class PageFiles:
         self._node = node
         self._rng = rng
         self._waiting: list[Order] = []
+        self._ends = False
         pages = node.paging.pages
         pages.most = MOST
         pages.above = 1
@@ -55,10 +56,14 @@ class PageFiles:
         node.aof_codec.read_file = self._read_file
 
     def _perform(self, orders: list[Order]) -> None:
-        """Carry out ``orders`` in their order, some time later."""
+        """Carry out ``orders`` in their order, some time later, or at once if the process
+        ends."""
         loop = self._machine.world.loop
         incarnation = self._machine.incarnation
         for order in orders:
+            if self._ends:
+                self._do(order)
+                continue
             self._waiting.append(order)
             loop.after(self._rng.randrange(LATEST), lambda: self._next(incarnation))
 
@@ -91,18 +96,10 @@ class PageFiles:
                 files[order.number] = order.data[: self._rng.randrange(len(order.data))]
         return files
 
-    def find_damage(self, now: int) -> None:
-        """Let the node find out which files it cannot read. How often the jobs in these were
-        delivered is lost, since the append-only file does not say it."""
-        paging = self._node.paging
-        for segment in list(paging.pages.segments.values()):
-            if segment.data is None:
-                try:
-                    data = self._read_file(segment.number)
-                    segment.read_all(data)
-                except (DamagedError, OSError) as problem:
-                    paging.rebuild(segment, str(problem))
+    def end(self, now: int) -> None:
+        """The process ends: carry out all orders, and those to come at once."""
         self.carry_out(len(self._waiting), now)
+        self._ends = True
 
     @property
     def waiting(self) -> int:

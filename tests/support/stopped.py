@@ -23,16 +23,27 @@ from tests.support.policies import set_policy
 DIGEST = b"d" * 32  # of the append-only file
 
 
+def progress_records(node: Node, stopped: bool) -> list[list[bytes]]:
+    """What the progress file of ``node`` says, in parts; ``stopped``: no turn follows, and orders
+    are carried out at once."""
+    if stopped:
+        node.paging.look_again()
+    while True:
+        before = node.paging.rebuilds
+        jobs = [list(shard.values()) for shard in filter(None, node.store.jobs.shards)]
+        jobs += [node.aof_codec.jobs_in(number)[0] for number in node.aof_codec.moved_segments()]
+        if not stopped or node.paging.rebuilds == before:
+            break
+    records = [node.progress.records_of(some) for some in jobs]
+    return list(filter(None, [*records, node.store.outcomes.records()]))
+
+
 def progress_of(node: Node, size: int) -> bytes:
     """The progress file of ``node``, which has stopped with an append-only file of this ``size``;
     negative: it has not."""
-    progress = node.progress
     records = [pack_run(Run(b"", True))]
-    for shard in node.store.jobs.shards:
-        records += progress.records_of(list(shard.values()))
-    for number in node.aof_codec.moved_segments():
-        records += progress.records_of(node.aof_codec.jobs_in(number)[0])
-    records += node.store.outcomes.records()
+    for some in progress_records(node, size >= 0):
+        records += some
     if size >= 0:
         records.append(pack_stopped(size))
     return MAGIC + pack_block(records)

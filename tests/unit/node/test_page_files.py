@@ -13,6 +13,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from disque_trio.config import Config
 from disque_trio.node.page_files import PageFiles
+from disque_trio.node.progress_file import ProgressFile
+from disque_trio.protocol.progress import ProgressReader
+from disque_trio.protocol.serialjob import loadjob
 from tests.support.node_bench import Bench
 
 JOBS = 100
@@ -28,7 +31,7 @@ class Stage:
         self.bench = Bench(maxmemory=limit)
         self.node = self.bench.node
         self.node.journaling = True
-        config = Config(
+        self.config = Config(
             {
                 "appendonly": True,
                 "appendfilename": str(self.aof),
@@ -37,9 +40,9 @@ class Stage:
                 "maxmemory": limit,
             }
         )
-        log: Any = SimpleNamespace(warning=self._say, notice=self._say)
+        self.log: Any = SimpleNamespace(warning=self._say, notice=self._say)
         clock: Any = SimpleNamespace(now=lambda: self.bench.now)
-        self.files = PageFiles(self.node, config, clock, log)
+        self.files = PageFiles(self.node, self.config, clock, self.log)
         self.files.prepare()
         self.files.apply()
         self.node.paging.pages.most = 8
@@ -175,6 +178,31 @@ def test_a_damaged_record_hides_no_other(stage: Stage) -> None:
         path.write_bytes(b"")
     assert stage.take_all() == stage.ids[:50] + stage.ids[51:]
     assert stage.node.paging.pages.lost == 1
+
+
+def test_jobs_of_damaged_files_are_in_the_progress_file_of_a_stop(stage: Stage) -> None:
+    maker = Bench(seed=7)
+    for _ in range(JOBS):
+        id = maker.add("q", "body", "RETRY", 50)
+        job = maker.node.store.jobs.get(id)
+        assert job is not None
+        data = maker.node.aof_codec.serialize(job)
+        stage.node.journal.append(loadjob(data))
+        stage.node.load_record([b"LOADJOB", data], False)
+        assert stage.bench("ENQUEUE", id) == 1
+        stage.turn()
+        stage.ids.append(id)
+    assert stage.node.paging.pages.jobs > JOBS // 2
+    progress = ProgressFile(stage.node, stage.config, stage.log)
+    progress.start()
+    for path in stage.pages.iterdir():
+        path.write_bytes(b"")
+    progress.stop(False)
+    found = ProgressReader()
+    with stage.aof.with_name("aof.progress").open("rb") as file:
+        found.read(file)
+    assert set(found.jobs) == set(stage.ids)
+    assert stage.node.paging.pages.lost == 0
 
 
 @pytest.fixture

@@ -55,6 +55,7 @@ class Paging:
         pages: what is on disk.
         ready: what waited for jobs that are now in memory; ``go_on`` calls it.
         dumping: whether a dump of all jobs is under way.
+        rebuilds: how often jobs of a segment that cannot be read came from the append-only file.
         views: jobs on disk, to look at. give_back: gives single jobs back to the disk.
         aside: jobs on disk that are in no queue. keys: of jobs on disk.
         damaged: called with the number of a segment that cannot be read, and why.
@@ -65,6 +66,7 @@ class Paging:
         self.pages: Pages = store.queues.pages
         self.ready: list[Callable[[], object]] = []
         self.dumping = False
+        self.rebuilds = 0
         self.damaged: Callable[[int, str], None] = _nothing_said
         self.ask_first: Callable[[Job], None] = _not_asked
         self.views = DiskViews(store, self.rebuild)
@@ -498,10 +500,18 @@ class Paging:
         segment.reading = True
         self.pages.order_rebuild(segment)
 
+    def look_again(self) -> None:
+        """Have the jobs of which the progress file has to tell, and that cannot be read, looked for
+        again: no turn follows that would take what is being looked for."""
+        for segment in list(self.pages.segments.values()):
+            if segment.moved and segment.rebuilding:
+                self.pages.order_rebuild(segment)
+
     def rebuilt(self, number: int, found: dict[int, bytes]) -> None:
         """Take the serialised jobs of the segment ``number`` that were ``found`` in the append-only
         file, by place. The others are lost."""
         segment = self.pages.segments.get(number)
+        self.rebuilds += 1
         if segment is not None:
             self._in.trailers.clear()
             places = [place for place in segment.places() if place in found]

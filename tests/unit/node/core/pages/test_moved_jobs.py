@@ -4,10 +4,12 @@ with them, and the progress file has it."""
 from io import BytesIO
 from pathlib import Path
 
+from disque_trio.node.core.pages.pages import Order
 from disque_trio.node.progress_file import _NewFile
 from disque_trio.protocol.progress import MAGIC, ProgressReader
 from tests.support.paged import PagedBench
 from tests.support.paged_mesh import PagedMesh
+from tests.support.stopped import Stopped
 
 
 def filled() -> tuple[PagedBench, list[bytes]]:
@@ -107,3 +109,26 @@ def test_a_client_of_another_node_gets_jobs_as_soon_as_they_are_back_from_disk()
             mesh.advance(0.001)
         waited.append(mesh[1].now - begun)
     assert max(waited) <= 2
+
+
+def test_jobs_whose_files_are_damaged_at_a_stop_are_queued_at_the_start() -> None:
+    mesh = PagedMesh(2)
+    mesh.stop_paging(0)
+    bench = mesh[1]
+    bench.node.journaling = True
+    ids = [mesh.add(0, "REPLICATE", 2, "RETRY", 50) for _ in range(100)]
+    bench("ENQUEUE", *ids)
+    mesh.send_to_disk(1)
+    queued = bench.number_queued("q")
+    assert bench.pages.jobs > 30
+    for number in bench.files:
+        bench.files[number] = b"damaged"
+
+    def perform(orders: list[Order]) -> None:
+        bench.orders += orders
+        while bench.orders:
+            bench.carry_out()
+
+    bench.pages.perform = perform
+    started = Stopped(bench).started(with_index=False)
+    assert started.number_queued("q") == queued

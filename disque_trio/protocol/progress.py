@@ -65,7 +65,9 @@ _pack_time: Final = _TIME.pack
 _MAX_TIME: Final = 2**48  # ms since the epoch
 _ACTIVE: Final = 1  # the state of a job that a client has
 
-WAITING: Final = 1 << 15  # in the flags of a job: it is not queued, although no client has it
+# In the flags of a job.
+WAITING: Final = 1 << 15  # it is not queued, although no client has it
+SOON: Final = 1 << 14  # the connection of the client that has it is gone: it comes back soon
 
 # Types of fields, in the records of jobs and of processes.
 _REASON: Final = 1
@@ -98,7 +100,7 @@ class JobProgress:
 
     Attributes:
         state: ACTIVE or QUEUED.
-        flags: FLAG_* bits of ``node.core.jobs.job``, and ``WAITING``.
+        flags: FLAG_* bits of ``node.core.jobs.job``, ``WAITING`` and ``SOON``.
         qtime: when it is queued again, in ms since the epoch; 0: never, or not known.
         taken: when a client got it, or said that it still works on it, in ms since the epoch; 0:
             no client has it.

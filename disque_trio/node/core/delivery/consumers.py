@@ -114,7 +114,7 @@ class Consumers:
         self._by_job: dict[bytes, Consumer] = {}
         self._later: dict[Consumer, None] = {}  # may get more in the next turn
         self._lost: dict[bytes, bool] = {}  # ids of jobs to be queued again: they were sent
-        self._soon: dict[bytes, int] = {}  # ids of jobs that will be lost, and when, in ms
+        self._soon = core.store.progress.soon  # ids of jobs that will be lost, and when, in ms
         self._left = ALL_IN_A_TURN  # how many more jobs may be pushed in this turn
         self._machine = core.machine
         self._store = core.store
@@ -222,11 +222,20 @@ class Consumers:
         for id in consumer.in_hand:
             del self._by_job[id]
         if consumer.loss > 0:
-            self._soon.update(dict.fromkeys(consumer.in_hand, self._machine.now + consumer.loss))
+            self._lose_soon(list(consumer.in_hand), self._machine.now + consumer.loss)
         elif consumer.loss == AT_ONCE:
             self._lost.update(dict.fromkeys(consumer.in_hand, True))
         self._lost.update({id: False for id in consumer.unsent if id in consumer.in_hand})
         self._call()
+
+    def _lose_soon(self, ids: list[bytes], at: int) -> None:
+        """Take the jobs ``ids`` for lost ``at`` that time (ms), also if the node starts before."""
+        store = self._store
+        for id in ids:
+            job = store.jobs.get(id)
+            if job is not None and job.retry:
+                self._soon[id] = at
+                store.progress.note(job)
 
     # ---- jobs -------------------------------------------------------------------------------
 

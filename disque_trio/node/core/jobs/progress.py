@@ -27,6 +27,7 @@ from disque_trio.node.core.jobs.job import (
 from disque_trio.node.core.jobs.replicas import Replicas
 from disque_trio.node.core.jobs.trailers import JobOnDisk, Trailers
 from disque_trio.protocol.progress import (
+    SOON,
     WAITING,
     JobEnding,
     JobProgress,
@@ -61,6 +62,8 @@ class Progress:
         taken: ids of jobs that clients got since the last block of them; append those only while
             ``recording``.
         due: when to write what the turns have not written, in ms; 0: nothing is left.
+        soon: ids of jobs that come back soon, as the connection of their client broke, and when, in
+            ms. Their retry time is not over by then, but a start takes it to be.
         waiting: jobs by id that were loaded but not queued, although no client has them: until
             other nodes were asked, or their retry time is over.
         to_queue: ids of those that are queued once other nodes were asked, and of some that are no
@@ -72,6 +75,7 @@ class Progress:
         self.write: Callable[[bytes], None] = _drop
         self.taken: list[bytes] = []
         self.due: i64 = 0
+        self.soon: dict[bytes, int] = {}
         self.waiting: dict[bytes, Job] = {}
         self.to_queue: set[bytes] = set()
         self._machine = machine
@@ -145,6 +149,7 @@ class Progress:
         self.taken = []
         self._jobs = []
         self._endings = []
+        self.soon.clear()
         self.waiting.clear()
         self.to_queue.clear()
 
@@ -214,8 +219,12 @@ class Progress:
         flags: int = job.flags & FLAGS_KEPT
         if self._waits(job):
             flags |= WAITING
+        qtime: int = job.qtime
+        if taken and job.id in self.soon:
+            flags |= SOON
+            qtime = min(qtime, self.soon[job.id])
         state = QUEUED if self._is_to_be_queued(job) else job.state
-        found = JobProgress(state, flags, job.qtime, taken, job.nacks, job.deliveries)
+        found = JobProgress(state, flags, qtime, taken, job.nacks, job.deliveries)
         trailer = self._trailers.of(job)
         if trailer is not None:
             found.reason = trailer.reason

@@ -24,7 +24,7 @@ from disque_trio.node.core.jobs.job import (
 from disque_trio.node.core.jobs.progress import FLAGS_KEPT
 from disque_trio.node.core.queues.store import WARNING_TIME, JobStore
 from disque_trio.protocol import bus
-from disque_trio.protocol.progress import WAITING, JobProgress, KnownJobs, ProgressReader
+from disque_trio.protocol.progress import SOON, WAITING, JobProgress, KnownJobs, ProgressReader
 from disque_trio.protocol.serialjob import deljob, is_job_id
 from disque_trio.respserver.memory import UNLIMITED
 
@@ -178,17 +178,19 @@ class Recovery:
             trailers.recount(job, trailer)
         job.nacks = known.nacks
         job.deliveries = known.deliveries
-        job.flags |= known.flags & FLAGS_KEPT
         if job.retry == 0:
+            job.flags |= known.flags & FLAGS_KEPT
             self._place_once(job, known.state == QUEUED)
             return
+        # A client may have had it when its record was written.
+        job.flags = job.flags & ~FLAG_DELIVERED | known.flags & FLAGS_KEPT
         if known.taken:
             job.flags |= FLAG_DELIVERED | FLAG_QUEUED_BEFORE | FLAG_WILLQUEUE
             job.flags &= ~(FLAG_PAUSED | FLAG_NACKED)
             job.taking = Taking(0, known.taken)
             retry = job.retry * 1000
             qtime = known.qtime or first_due(job) + retry
-            if qtime - known.taken < retry // 2:
+            if qtime - known.taken < retry // 2 and not known.flags & SOON:
                 qtime = known.taken + retry  # see ``JobStore.take_job``
             self._in_hand.append(job)
             self._schedule(job, min(qtime, now + retry))

@@ -16,6 +16,7 @@ from disque_trio.protocol.progress import (
     pack_time,
 )
 from disque_trio.protocol.trailer import DEAD
+from tests.support.consumers import consumer, pushed
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
 from tests.support.policies import set_policy
@@ -88,6 +89,26 @@ def test_a_delivered_job_waits_for_the_rest_of_its_retry_time(bench: Bench, end:
     again.advance(2)
     assert again.get() == id
     assert again.show(id)[b"additional-deliveries"] == 1
+
+
+@ends
+def test_a_job_whose_client_is_gone_comes_back_as_soon_as_it_would_have(
+    bench: Bench, end: End
+) -> None:
+    files = Files(bench)
+    client = consumer(bench, "q", "CREDIT", 2, "ONLOSS", "soon")
+    first, second = (bench.add("q", "body", "RETRY", 100) for _ in range(2))
+    assert pushed(bench, client) == [first, second]
+    bench.advance(3)
+    bench.disconnect(client)
+    assert bench("WORKING", second) == 100
+    end(files)
+    again = restarted(bench, files, 0.5)
+    again.advance(1.3)
+    assert again.get_all() == []
+    again.advance(0.3)
+    assert again.get_all() == [first]
+    assert waits(again, second) == pytest.approx(98, abs=0.2)
 
 
 @ends
@@ -564,6 +585,33 @@ def test_a_letter_is_queued_only_where_it_was_if_all_nodes_end(mesh: Mesh, end: 
         look(mesh, index)
     mesh.advance(1.5)
     assert mesh.states(letter) == ["active", "queued", "active"]
+
+
+@ends
+def test_what_was_delivered_when_the_file_was_written_is_not_in_hand_any_more(
+    mesh: Mesh, end: End
+) -> None:
+    mesh.peers[0].reachable.remove(mesh.ids[2])
+    all_files = [Files(mesh[0]), Files(mesh[1])]
+    id = mesh.add(0, "REPLICATE", 2, "RETRY", 300)
+    assert mesh.states(id) == ["queued", "active", ""]
+    assert mesh[0].get() == id
+    all_files[0].rewrite()
+    mesh[0]("NACK", id)
+    mesh.advance(0.1)
+    want = mesh[1].node.packets.about_queue(12, b"q", 1, 1)
+    mesh[0].node.receive(mesh.ids[1], want, mesh[0].now)
+    mesh.advance(1)
+    assert mesh.states(id) == ["active", "queued", ""]
+    for index, files in enumerate(all_files):
+        mesh.isolate(index)
+        end(files)
+        restart_in(mesh, index, files)
+    mesh.join(0, 1)
+    for index in (0, 1):
+        look(mesh, index)
+    mesh.advance(2)
+    assert mesh.states(id) == ["active", "queued", ""]
 
 
 @ends

@@ -15,7 +15,7 @@ SECTION: Final = "alarms"
 _UNSAFE: Final = dict.fromkeys((*range(32), 127), " ")
 
 
-class Line(NamedTuple):
+class AlarmLine(NamedTuple):
     """An alarm as INFO tells it.
 
     Attributes:
@@ -32,12 +32,14 @@ class Line(NamedTuple):
     process: int = -1
 
 
-def line_of(alarm: Alarm, process: int = -1) -> Line:
+def line_of(alarm: Alarm, process: int = -1) -> AlarmLine:
     """``alarm`` for INFO."""
-    return Line(alarm.kind, alarm.severity, alarm.since // 1000, alarm.about, alarm.cause, process)
+    return AlarmLine(
+        alarm.kind, alarm.severity, alarm.since // 1000, alarm.about, alarm.cause, process
+    )
 
 
-def format_line(line: Line) -> str:
+def format_line(line: AlarmLine) -> str:
     """``line`` as the value of a field."""
     about = line.about.translate(_UNSAFE).replace(",", "_")
     text = f"severity={line.severity},kind={line.kind},since={line.since},about={about}"
@@ -46,7 +48,7 @@ def format_line(line: Line) -> str:
     return f"{text},cause={line.cause.translate(_UNSAFE)}"
 
 
-def read_line(text: str) -> Line:
+def read_line(text: str) -> AlarmLine:
     """Inverse of ``format_line``; words that it does not know are ignored. Raises
     ``ValueError``."""
     before, found, cause = text.partition(",cause=")
@@ -58,7 +60,7 @@ def read_line(text: str) -> Line:
         words[name] = value
     if not words.get("kind") or words.get("severity") not in SEVERITIES:
         raise ValueError("an alarm has a kind and a severity")
-    return Line(
+    return AlarmLine(
         words["kind"],
         words["severity"],
         int(words.get("since", "0")),
@@ -68,7 +70,7 @@ def read_line(text: str) -> Line:
     )
 
 
-def fields_of(lines: Sequence[Line]) -> "dict[str, str | int | float]":
+def fields_of(lines: Sequence[AlarmLine]) -> "dict[str, str | int | float]":
     """The section of INFO with ``lines``, in this order."""
     critical = len([line for line in lines if line.severity == CRITICAL])
     fields: dict[str, str | int | float] = {
@@ -81,7 +83,7 @@ def fields_of(lines: Sequence[Line]) -> "dict[str, str | int | float]":
     return fields
 
 
-def lines_in(info: Mapping[str, str]) -> list[Line]:
+def lines_in(info: Mapping[str, str]) -> list[AlarmLine]:
     """The alarms in the fields of INFO; lines of another form are left out."""
     found = []
     for name, value in info.items():
@@ -93,13 +95,13 @@ def lines_in(info: Mapping[str, str]) -> list[Line]:
     return found
 
 
-def in_order(lines: Iterable[Line]) -> list[Line]:
+def in_order(lines: Iterable[AlarmLine]) -> list[AlarmLine]:
     """``lines``, the worst first, then the oldest."""
     return sorted(
         lines, key=lambda line: (SEVERITIES.index(line.severity), line.since, line.process)
     )
 
 
-def lines_of(alarms: Iterable[Alarm], process: int = -1) -> list[Line]:
+def lines_of(alarms: Iterable[Alarm], process: int = -1) -> list[AlarmLine]:
     """The lines of ``alarms``."""
     return [line_of(alarm, process) for alarm in sorted(alarms, key=rank)]

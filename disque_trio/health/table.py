@@ -282,7 +282,7 @@ _ALL: Final = (
         "this node reaches no more than half of its cluster",
         "The cluster may be split: both sides serve, as far as they have the nodes for copies, and "
         "take unique jobs only if most nodes agree.",
-        "Mend the network. When the nodes reach each other again, they find together by "
+        "Repair the network. When the nodes reach each other again, they find together by "
         "themselves. Nodes that are gone for good have to be forgotten (`CLUSTER FORGET`).",
         "DisqueSplit",
         "1m",
@@ -350,10 +350,12 @@ _ALL: Final = (
         "One of several `processes` has ended, starts, or hangs. The others serve; jobs that only "
         "this one holds have to wait.",
         "Look at its log: it may end again at each start. The supervisor starts it again.",
-        "DisqueProcessSilent",
+        "DisqueProcessDown",
         "1m",
         patience=10_000,
         about="process",
+        expr="disque_process_up == 0",
+        summary="Process {{ $labels.process }} of {{ $labels.instance }} does not answer",
     ),
     Condition(
         "no-worker",
@@ -369,7 +371,7 @@ _ALL: Final = (
         scope=QUEUE,
         about="queue",
         expr=_NO_WORKER,
-        summary="No worker takes jobs from queue {{ $labels.queue }}",
+        summary="No worker takes the {{ $value }} jobs of queue {{ $labels.queue }}",
     ),
     Condition(
         "waits-long",
@@ -391,13 +393,14 @@ _ALL: Final = (
         WARNING,
         "jobs become dead letters",
         "In the last 10 minutes, jobs ran out of attempts, or a worker gave up.",
-        "`GETJOB WITHCOUNTERS FROM` the dead letter queue shows why (dead-why, dead-reason); mend "
+        "`GETJOB WITHCOUNTERS FROM` the dead letter queue shows why (dead-why, dead-reason); fix "
         "it, then `REDRIVE` ([jobs.md](jobs.md#dead-letters)).",
         "DisqueDeadLetters",
         scope=QUEUE,
         about="queue",
         expr=_DEAD,
-        summary="Jobs of queue {{ $labels.queue }} are becoming dead letters",
+        summary="{{ $value | humanize }} jobs of queue {{ $labels.queue }} have become dead "
+        "letters",
     ),
 )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from disque_trio.cluster.cluster import Cluster
 from disque_trio.config import Config, rewrite
 from disque_trio.eventlog.recorder import EventLog
-from disque_trio.health.lines import Line, in_order, lines_of
+from disque_trio.health.lines import AlarmLine, in_order, lines_of
 from disque_trio.node.core.node import Node
 from disque_trio.node.index_file import IndexFile
 from disque_trio.node.progress_file import ProgressFile
@@ -192,7 +192,7 @@ class NodeHost(ProcessHost):
             lines_of(self._node_program.daemon.health.alarms()),
         )
 
-    def alarms(self) -> list[Line]:
+    def alarms(self) -> list[AlarmLine]:
         own = super().alarms()
         siblings = self._node_program.siblings
         if siblings is None:

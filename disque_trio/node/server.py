@@ -222,7 +222,9 @@ class Server(Product):
             about = ClusterFigures(self.cluster, self.event_log, stats)
             jobs = JobFigures(self.node, counts)
             paging = PagingFigures(self.node.paging.pages, self.page_files.space)
-            self._metrics.measure("disque", self.engine, persistence, disk, [jobs, paging, about])
+            self._metrics.measure(
+                "disque", self.engine, persistence, disk, [jobs, paging, about], self._watched
+            )
         try:
             self.daemon = Daemon(
                 self,
@@ -313,6 +315,10 @@ class Server(Product):
         return None
 
     # ---- called by the daemon ---------------------------------------------------------------
+
+    def _watched(self) -> Daemon:
+        """Return what knows how the node is; before it runs, there is none."""
+        return self.daemon
 
     def facts(self, now: int) -> Iterator[Fact]:
         return self._facts.find(now)

@@ -7,7 +7,7 @@ and the sums, without asking.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from disque_trio.health.lines import Line, read_line
+from disque_trio.health.lines import AlarmLine, read_line
 from disque_trio.respserver.commands.info import Fields
 
 # What one process can ask another one to do (see ``siblings``).
@@ -35,7 +35,7 @@ class SiblingReport:
     """
 
     def __init__(
-        self, id: bytes, address: str, figures: Mapping[str, int], alarms: Sequence[Line] = ()
+        self, id: bytes, address: str, figures: Mapping[str, int], alarms: Sequence[AlarmLine] = ()
     ) -> None:
         self.id = id
         self.address = address
@@ -84,7 +84,7 @@ class SiblingTable:
         self.number = number
         self.count = count
         self._seen: dict[int, _Seen] = {}
-        self._alarms: dict[int, list[Line]] = {}
+        self._alarms: dict[int, list[AlarmLine]] = {}
 
     def heard(self, number: int, report: SiblingReport, now: float) -> None:
         """Take the report of another process, at ``now`` (s)."""
@@ -102,7 +102,7 @@ class SiblingTable:
             read_line(word.decode("utf-8", "replace"))._replace(process=number) for word in words
         ]
 
-    def alarms(self) -> list[Line]:
+    def alarms(self) -> list[AlarmLine]:
         """What is wrong with the other processes that are connected."""
         return [
             line

@@ -29,7 +29,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from disque_trio.health.lines import Line, format_line
+from disque_trio.health.lines import AlarmLine, format_line
 from disque_trio.node.core.client_place import FOREVER, REST, ClientPlace, subject
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queues.owners import able
@@ -649,7 +649,7 @@ class Siblings:
         except OSError:
             self._drop(link)
 
-    def alarms(self) -> list[Line]:
+    def alarms(self) -> list[AlarmLine]:
         """What is wrong with the other processes."""
         return self._table.alarms()
 

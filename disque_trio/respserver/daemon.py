@@ -22,7 +22,7 @@ from disque_trio.process.process import pidfile
 from disque_trio.process.systemd import Notifier
 from disque_trio.process.tls import TlsError, TlsSettings, dates_of, for_clients
 from disque_trio.respserver.exposure import Exposure
-from disque_trio.respserver.health import Certificate, Health, ServerFacts
+from disque_trio.respserver.health import Certificate, CommonFacts, Health
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.links import Limits
 from disque_trio.respserver.io.listeners import (
@@ -178,12 +178,17 @@ class Daemon:
         self._written_at = inherited.written_at
         self._exposure: Exposure | None = None  # once they are open
         self._stopping = trio.Event()
-        self._facts = ServerFacts(engine, persistence)
+        self._facts = CommonFacts(engine, persistence)
         self.health = Health(self._log, self._look_around)
         try:
             self.read_certificates(settings)()
         except TlsError as problem:
             raise StartError(f"Failed to configure TLS: {problem}") from problem
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """The certificate in use; None: none is."""
+        return self._facts.certificate
 
     def _look_around(self, now: int) -> Iterator[Fact]:
         """What is wrong at ``now`` (ms)."""

@@ -86,7 +86,7 @@ class Disks:
             yield Fact("disk-short", text, directory)
 
 
-class ServerFacts:
+class CommonFacts:
     """What can be wrong with any server.
 
     Attributes:

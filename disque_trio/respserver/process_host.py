@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from disque_trio.config import ConfigError, Settings, rewrite
-from disque_trio.health.lines import SECTION, Line, fields_of, lines_of
+from disque_trio.health.lines import SECTION, AlarmLine, fields_of, lines_of
 from disque_trio.notation.addresses import host_of
 from disque_trio.process.logs import Log
 from disque_trio.process.sockets import is_local
@@ -327,7 +327,7 @@ class ProcessHost(Host):
         sections[SECTION] = fields_of(self.alarms())
         return sections
 
-    def alarms(self) -> list[Line]:
+    def alarms(self) -> list[AlarmLine]:
         """What is wrong, for INFO: the worst first."""
         health = self._program.daemon.health
         health.look(self._engine.clock.now())

@@ -13,6 +13,7 @@ from tests.support import ROOT
 RULES = ROOT / "config" / "prometheus-alerts.yml"
 DASHBOARD = ROOT / "config" / "grafana-dashboard.json"
 PAGE = ROOT / "docs" / "monitoring.md"
+CONDITIONS_PAGE = ROOT / "docs" / "conditions.md"
 
 
 class Documented(NamedTuple):

@@ -1,7 +1,7 @@
 """The figures of any server for Prometheus, and the port that serves them."""
 
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import trio
@@ -9,11 +9,14 @@ import trio
 from disque_trio.aof.disk import TimedDisk
 from disque_trio.aof.persistence import Persistence
 from disque_trio.form import form
+from disque_trio.health.keeper import Alarm
+from disque_trio.health.table import CONDITIONS, NODE
 from disque_trio.metrics.labels import label_value
 from disque_trio.metrics.sheet import Sheet, Source, pairs
 from disque_trio.metrics.web import Page, Web
 from disque_trio.process.logs import Log
 from disque_trio.respserver.daemon import StartError
+from disque_trio.respserver.health import Certificate, Health
 from disque_trio.respserver.io.engine import Engine
 from disque_trio.respserver.io.listeners import ListenError, listen_tcp, tcp_endpoints
 from disque_trio.version import VERSION
@@ -28,6 +31,20 @@ class MetricsSettings(Protocol):
     metrics_port: int
     metrics_bind: tuple[str, ...]
     metrics_max_queues: int
+
+
+class Watched(Protocol):
+    """Interface to what knows how a server is.
+
+    Attributes:
+        health: what is wrong. certificate: the one in use; None: none is.
+    """
+
+    @property
+    def health(self) -> Health: ...
+
+    @property
+    def certificate(self) -> Certificate | None: ...
 
 
 class MetricsPlace:
@@ -95,13 +112,15 @@ class Metrics:
         persistence: Persistence,
         disk: TimedDisk,
         figures: Sequence[Source],
+        watched: Callable[[], Watched],
     ) -> None:
         """Measure ``engine``; the names of its figures begin with ``prefix``. ``figures``: those
-        that not all servers have."""
+        that not all servers have. ``watched``: returns what knows how the server is."""
         engine.node.durations.count()
         self._engine = engine
         self._prefix = prefix
-        self._sources = [ServerFigures(prefix, engine, persistence, disk), *figures]
+        health = AlarmFigures(prefix, watched)
+        self._sources = [health, ServerFigures(prefix, engine, persistence, disk), *figures]
 
     def share(self, listeners: Sequence[socket.socket], place: "MetricsPlace") -> None:
         """Answer at ``listeners``, as the other processes of the server do, for all of them."""
@@ -192,6 +211,44 @@ async def _measure_lag(engine: Engine) -> None:
         due = trio.current_time() + _LAG_PERIOD
         await trio.sleep_until(due)
         engine.stats.lags.observe(max(round((trio.current_time() - due) * 1e9), 0))
+
+
+class AlarmFigures:
+    """What is wrong with a server.
+
+    Args:
+        prefix: of the names of the figures.
+        watched: returns what knows how the server is.
+    """
+
+    def __init__(self, prefix: str, watched: Callable[[], Watched]) -> None:
+        self._prefix = prefix
+        self._watched = watched
+
+    def collect(self, sheet: Sheet) -> Iterator[None]:
+        """Write the figures to ``sheet``."""
+        prefix, watched = self._prefix, self._watched()
+        found: dict[str, list[Alarm]] = {}
+        for alarm in watched.health.alarms():
+            found.setdefault(alarm.kind, []).append(alarm)
+        holding = sheet.gauge(f"{prefix}_alarm", "Conditions that hold now, by kind.")
+        since = sheet.gauge(
+            f"{prefix}_alarm_since_timestamp_seconds",
+            "When the oldest condition of the kind began; 0 if none holds.",
+        )
+        for condition in CONDITIONS.values():
+            if condition.scope == NODE and prefix in condition.servers:
+                labels = pairs({"kind": condition.kind, "severity": condition.severity})
+                alarms = found.get(condition.kind, [])
+                holding.add(len(alarms), labels)
+                since.add(min([alarm.since for alarm in alarms], default=0) / 1000, labels)
+        certificate = watched.certificate
+        sheet.gauge(
+            f"{prefix}_certificate_end_timestamp_seconds",
+            "When the certificate in use ends; 0 if there is none.",
+            certificate.last if certificate is not None else 0,
+        )
+        yield
 
 
 class ServerFigures:

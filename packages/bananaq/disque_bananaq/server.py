@@ -138,7 +138,7 @@ class Server(Product):
             others_wait=OTHERS_WAIT if self._remote is None else 0,
         )
         if self._metrics is not None and disk is not None:
-            self._metrics.measure("bananaq", engine, persistence, disk, [figures])
+            self._metrics.measure("bananaq", engine, persistence, disk, [figures], self._watched)
         self.daemon = Daemon(
             self,
             engine,
@@ -155,6 +155,10 @@ class Server(Product):
             self._host.read_users()
         except UserFileError as problem:
             raise StartError(str(problem)) from problem
+
+    def _watched(self) -> Daemon:
+        """Return what knows how it is; before it runs, there is none."""
+        return self.daemon
 
     # ---- what the daemon asks for -----------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from disque_trio.health.table import CONDITIONS
 from tests.support.harness import HANG_SECONDS
 from tests.support.monitoring import RULES, expressions_of_panels, rules
 
@@ -70,7 +71,6 @@ CASES = [
     Case("DisqueDown", {f"up{{{NODE}}}": gauge(1, 0)}),
     Case("DisqueDown", {f"up{{{WORKER}}}": gauge(1, 0)}),
     Case("DisqueProcessDown", {f'disque_process_up{{process="1",{NODE}}}': gauge(1, 0)}),
-    Case("DisqueLoading", {f"disque_loading{{{NODE}}}": gauge(0, 1)}),
     Case("DisqueNoWorker", {QUEUED: gauge(5, 5), DELIVERED: counter(60, 0)}),
     Case("DisqueNoWorker", {QUEUED: gauge(0, 5), DEAD: gauge(0, 1), PAUSED: gauge(0, 0)}),
     Case("DisqueJobsWaitTooLong", {OLDEST: gauge(10, 700), DEAD: gauge(0, 0)}),
@@ -85,22 +85,6 @@ CASES = [
     Case("DisqueManyRequeues", {DELIVERED: counter(60, 60), REQUEUED: counter(3, 12)}),
     Case("DisqueJobsExpired", {f"disque_jobs_expired_total{{{QUEUE}}}": counter(0, 1)}),
     Case("DisqueSchedulesMissed", {f"disque_schedule_ticks_missed_total{{{NODE}}}": counter(0, 1)}),
-    Case("DisqueMemoryShort", {f"disque_memory_level{{{NODE}}}": gauge(0, 1)}),
-    Case("DisqueMemoryFull", {f"disque_memory_level{{{NODE}}}": gauge(0, 2)}),
-    Case(
-        "DisqueDiskShort",
-        {
-            f"disque_paging_disk_free_bytes{{{NODE}}}": gauge(20e9, 5e9),
-            f"disque_paging_disk_size_bytes{{{NODE}}}": gauge(100e9, 100e9),
-        },
-    ),
-    Case("DisquePagingFailing", {f"disque_paging_write_ok{{{NODE}}}": gauge(1, 0)}),
-    Case("DisquePagingLost", {f"disque_paging_lost_jobs{{{NODE}}}": gauge(0, 1)}),
-    Case("DisqueAofFailing", {f"disque_aof_last_write_ok{{{NODE}}}": gauge(1, 0)}),
-    Case("DisqueAofFailing", {'bananaq_aof_last_write_ok{instance="b"}': gauge(1, 0)}),
-    Case("DisqueAofBehind", {f"disque_aof_fsync_behind_seconds{{{NODE}}}": gauge(0, 9)}),
-    Case("DisqueAofDamaged", {f"disque_aof_damaged_places{{{NODE}}}": gauge(0, 1)}),
-    Case("DisqueAofRewriteFailing", {f"disque_aof_last_rewrite_ok{{{NODE}}}": gauge(1, 0)}),
     Case(
         "DisqueSlow",
         {
@@ -110,35 +94,6 @@ CASES = [
         },
     ),
     Case("DisqueClientsRefused", {f"disque_connections_rejected_total{{{NODE}}}": counter(0, 1)}),
-    Case(
-        "DisqueNodeFailing",
-        {
-            f'disque_cluster_nodes{{state="ok",{NODE}}}': gauge(3, 2),
-            f'disque_cluster_nodes{{state="pfail",{NODE}}}': gauge(0, 0),
-            f'disque_cluster_nodes{{state="fail",{NODE}}}': gauge(0, 1),
-            f"disque_cluster_links_up{{{NODE}}}": gauge(2, 1),
-        },
-    ),
-    Case(
-        "DisqueLinksDown",
-        {
-            f'disque_cluster_processes{{state="ok",{NODE}}}': gauge(3, 3),
-            f"disque_cluster_links_up{{{NODE}}}": gauge(2, 1),
-        },
-    ),
-    Case(
-        "DisqueLinksDown",
-        {
-            f'disque_cluster_processes{{state="ok",process="{number}",{NODE}}}': gauge(4, 4)
-            for number in range(2)
-        }
-        | {
-            f'disque_cluster_links_up{{process="{number}",{NODE}}}': gauge(3, 3 - number)
-            for number in range(2)
-        },
-    ),
-    Case("DisqueEventLogDropped", {f"disque_event_log_dropped_total{{{NODE}}}": counter(0, 1)}),
-    Case("DisqueEventLogDropped", {f"disque_event_log_last_write_ok{{{NODE}}}": gauge(1, 0)}),
     Case("BananaqRedisDown", {'bananaq_redis_up{instance="b"}': gauge(1, 0)}),
     Case("DisqueWorkerStuck", {f"disque_worker_processes_stuck{{{WORKER}}}": gauge(0, 1)}),
     Case(
@@ -179,6 +134,12 @@ CASES = [
         "DisqueWatchUntold",
         {f'disque_watch_untold_rows{{receiver="webhook",{WATCH}}}': gauge(0, 12)},
     ),
+]
+CASES += [
+    Case(condition.alert, {f'{server}_alarm{{kind="{condition.kind}",{NODE}}}': gauge(0, 1)})
+    for condition in CONDITIONS.values()
+    if not condition.expr
+    for server in condition.servers
 ]
 # Nothing is wrong with any of these.
 QUIET = [

@@ -1,4 +1,4 @@
-"""What is wrong with a node, in INFO and in its log, while it goes wrong and is mended."""
+"""What is wrong with a node, in INFO and in its log, while it goes wrong and is repaired."""
 
 import json
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from disque_trio.health.lines import Line, lines_in
+from disque_trio.health.lines import AlarmLine, lines_in
 from tests.support.harness import LiveNode, NodeFactory, free_port, wait_until
 from tests.support.live_cluster import live_cluster
 from tests.support.several import Start
@@ -21,7 +21,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield where
 
 
-def alarms(node: LiveNode) -> list[Line]:
+def alarms(node: LiveNode) -> list[AlarmLine]:
     info = node.info("alarms")
     lines = lines_in(info)
     assert int(info["alarms"]) == len(lines)

@@ -207,6 +207,11 @@ def test_a_node_whose_disk_is_full_is_scraped_and_says_so(scraped: Scraped) -> N
         add_job(wire, "q", "x" * 10_000)
     assert values(scraped.port, "disque_aof_last_write_ok") == {(): 0}
     assert values(scraped.port, "disque_up") == {(): 1}
+    alarm = ("file-write", "critical")
+    wait_until(lambda: values(scraped.port, "disque_alarm")[alarm] == 1)
+    assert values(scraped.port, "disque_alarm_since_timestamp_seconds")[alarm] > 1e9
+    others = values(scraped.port, "disque_alarm")
+    assert all(severity in ("critical", "warning") for _, severity in others)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from disque_trio.health.keeper import Alarm
 from disque_trio.health.lines import (
-    Line,
+    AlarmLine,
     fields_of,
     format_line,
     in_order,
@@ -31,7 +31,7 @@ words = st.text(st.characters(codec="utf-8", exclude_characters=","))
 def test_a_line_says_what_was_written(
     kind: str, severity: str, since: int, about: str, cause: str, process: int
 ) -> None:
-    line = Line(kind, severity, since, about, cause, process)
+    line = AlarmLine(kind, severity, since, about, cause, process)
     text = format_line(line)
     assert not set(text) & set("\r\n\0")
     read = read_line(text)
@@ -69,7 +69,7 @@ def test_of_several_processes_each_line_names_its_own() -> None:
     alarm = Alarm("damaged", "it was damaged", "", 7_000)
     line = line_of(alarm, 1)
     assert format_line(line).startswith("process=1,")
-    worst = Line("split", CRITICAL, 9, "", "it is split", 0)
+    worst = AlarmLine("split", CRITICAL, 9, "", "it is split", 0)
     assert in_order([line, worst]) == [worst, line]
     assert line.severity == WARNING
 
@@ -77,4 +77,4 @@ def test_of_several_processes_each_line_names_its_own() -> None:
 def test_lines_of_newer_releases_are_read_as_far_as_they_are_known() -> None:
     info = {"alarms": "2", "alarm0": "severity=warning,kind=new,since=1,more=x,about=,cause=y"}
     info["alarm1"] = "something else"
-    assert lines_in(info) == [Line("new", WARNING, 1, "", "y")]
+    assert lines_in(info) == [AlarmLine("new", WARNING, 1, "", "y")]

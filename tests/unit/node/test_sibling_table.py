@@ -1,6 +1,6 @@
 """What INFO tells of the processes of a server."""
 
-from disque_trio.health.lines import Line, format_line
+from disque_trio.health.lines import AlarmLine, format_line
 from disque_trio.node.sibling_table import (
     DOWN,
     PATIENCE,
@@ -61,7 +61,7 @@ def test_one_that_says_nothing_is_silent_and_one_that_loads_is_not_up() -> None:
 
 def test_what_is_wrong_with_others_is_known_while_they_are_connected() -> None:
     table = SiblingTable(0, 3)
-    line = Line("damaged", "warning", 5, "", "it was damaged, twice")
+    line = AlarmLine("damaged", "warning", 5, "", "it was damaged, twice")
     assert table.silent(0.0) == [(1, DOWN), (2, DOWN)]
     table.heard_alarms(2, [format_line(line).encode()])
     table.heard(2, report(2, 0), 0.0)

@@ -9,8 +9,8 @@ from typing import Final, TypeAlias, TypeGuard
 
 from disque_trio.client import Client, DisqueError, ReplyError, kept
 from disque_trio.client.nodes import Node
-from disque_trio.client.replies import Outcome
-from disque_trio.client.shown import Record, ShownJob
+from disque_trio.client.replies import Outcome, Record
+from disque_trio.client.shown import ShownJob
 from disque_trio.respclient.concurrency import Nursery, library
 from disque_trio.tasks.members import GROUP, Members
 from disque_trio.tasks.messages import DAY, ERROR_TYPE, TASK, Opened, Result

@@ -11,7 +11,7 @@ import django
 from django.core.exceptions import ImproperlyConfigured
 
 from disque_integrations.alone import NotAloneError, serve
-from disque_trio.client.jobs import Job
+from disque_trio.client.job import Job
 
 
 def run(order: dict[str, Any]) -> dict[str, Any]:

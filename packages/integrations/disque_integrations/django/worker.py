@@ -33,7 +33,8 @@ from disque_trio.client import kept as results
 from disque_trio.client import tracing
 from disque_trio.client.client import Client
 from disque_trio.client.connecting import connect_to
-from disque_trio.client.jobs import HeldJob, Job
+from disque_trio.client.job import Job
+from disque_trio.client.jobs import HeldJob
 from disque_trio.job_past import Past
 from disque_trio.respclient.errors import DisqueError, ReplyError
 from disque_trio.respclient.log import library_log

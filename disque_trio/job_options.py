@@ -8,7 +8,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Final, TypeAlias, TypedDict
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict, get_args
 
 Argument: TypeAlias = str | bytes | int
 Text: TypeAlias = str | bytes
@@ -160,6 +160,61 @@ class JobOptions(ScheduleOptions, total=False):
             "since the epoch",
         ),
     ]
+
+
+Until: TypeAlias = Literal["start", "end"]
+"""Until a client gets a job, or until it has ended."""
+
+
+class KeyOptions(TypedDict, total=False):
+    """What a job's key is for, besides how long it is kept (``unique_for``). None is the same as
+    leaving an option out.
+
+    Keys:
+        unique_until: ``start``: the job has its key until a client gets it for the first time;
+            ``end``: until it has ended.
+        replace: if the job that has the key has not started, it gets the body and the options of
+            the new one; if it has, the new one is added. Implies ``unique_until="start"``.
+    """
+
+    unique_until: Until | None
+    replace: bool | None
+
+
+class AddOptions(JobOptions, KeyOptions, total=False):
+    """Options of a job, with those of its key."""
+
+
+def check_key(options: KeyOptions, unique: bool, kept: bool) -> None:
+    """Check options of a key. Raises ValueError.
+
+    Args:
+        unique: whether there is a key that the program has given.
+        kept: whether it is kept for some time.
+    """
+    until, replaces = options.get("unique_until"), options.get("replace")
+    if until not in (None, *get_args(Until)):
+        raise ValueError(f"unique_until must be start or end, not {until!r}")
+    if (until or replaces) and not unique:
+        raise ValueError("unique_until and replace need a key of your own: unique")
+    if (until or replaces) and kept:
+        raise ValueError("unique_for cannot be combined with unique_until or replace")
+    if replaces and until == "end":
+        raise ValueError('replace cannot be combined with unique_until="end"')
+
+
+def encode_key(key: Text, kept: float | None, options: KeyOptions) -> list[Argument]:
+    """Return the arguments of ADDJOB for a key, which is kept for ``kept`` seconds; None: as
+    ``options`` say. Raises as ``check_key``."""
+    check_key(options, True, kept is not None)
+    command: list[Argument] = ["UNIQUE", key]
+    if kept is not None:
+        command += ["FOR", math.ceil(kept)]
+    if options.get("replace"):
+        command.append("REPLACE")
+    elif until := options.get("unique_until"):
+        command += ["UNTIL", until]
+    return command
 
 
 OPTIONS: Final[Mapping[str, Option]] = {

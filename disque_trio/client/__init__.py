@@ -13,7 +13,7 @@ from disque_trio.client.nodes import Hello, Node
 from disque_trio.client.policies import Policy, PolicyOptions
 from disque_trio.client.replies import Outcome, Schedule
 from disque_trio.client.requests import JobFilters
-from disque_trio.job_options import JobOptions, ScheduleOptions
+from disque_trio.job_options import JobOptions, KeyOptions, ScheduleOptions
 from disque_trio.notation.addresses import Address
 from disque_trio.respclient.errors import (
     AckedError,
@@ -60,6 +60,7 @@ __all__ = [
     "JobFilters",
     "JobOptions",
     "Jobs",
+    "KeyOptions",
     "LeavingError",
     "Letter",
     "LimitError",

@@ -8,7 +8,7 @@ from disque_trio.client.client import Client
 from disque_trio.client.errors import AddManyError
 from disque_trio.client.replies import ids
 from disque_trio.client.requests import addjob
-from disque_trio.job_options import Headers, JobOptions
+from disque_trio.job_options import AddOptions, Headers
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.errors import DisqueError
 from disque_trio.respclient.values import Name, text
@@ -30,7 +30,7 @@ class NewJob:
     own: bool = False
     unique_for: float | None = None
     headers: Headers | None = None
-    options: JobOptions = field(default_factory=JobOptions)
+    options: AddOptions = field(default_factory=AddOptions)
 
 
 async def add_each(

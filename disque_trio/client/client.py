@@ -17,7 +17,7 @@ from disque_trio.client.requests import Pattern, addjob, kept_for, new_key
 from disque_trio.client.router import Router
 from disque_trio.client.session import Session
 from disque_trio.client.supply import Supply
-from disque_trio.job_options import Headers, JobOptions
+from disque_trio.job_options import AddOptions, Headers
 from disque_trio.respclient.delivery import InFlight, Source
 from disque_trio.respclient.values import Name, elements, text
 
@@ -66,7 +66,7 @@ class Client(Commands):
         unique_for: float | None = None,
         async_: bool = False,
         retry_lost: bool = False,
-        **options: Unpack[JobOptions],
+        **options: Unpack[AddOptions],
     ) -> str:
         """Add a job (ADDJOB) and return its id.
 
@@ -85,15 +85,17 @@ class Client(Commands):
             retry_lost: what to do, without a key, if the connection is lost and the node may or may
                 not have taken the job: True adds it again, perhaps a second time; False raises.
             options: ``replicate``, ``delay``, ``at``, ``retry``, ``ttl``, ``maxlen``, ``priority``,
-                ``group``; see ``JobOptions``.
+                ``group``, ``note``; see ``JobOptions``. For a key of your own also
+                ``unique_until`` and ``replace``; see ``KeyOptions``. With these a repeated command
+                adds a second job if the first one has started.
 
         Raises:
             NoReplError: the job was not replicated in time.
             MaxLenError, PausedError, OOMError: the queue or the node refused the job.
             NoExtError, NoUniqueError: headers or keys are not possible at the moment.
             ConnectionLost: see ``retry_lost``; ``maybe_executed`` tells the two cases apart.
-            ValueError: ``timeout`` is not positive, ``at`` has no time zone, or both ``at`` and
-                ``delay`` were given.
+            ValueError: ``timeout`` is not positive, ``at`` has no time zone, both ``at`` and
+                ``delay`` were given, or options of the key are incompatible.
         """
         key, kept = self._key(unique, unique_for, timeout)
         command = addjob(
@@ -118,7 +120,7 @@ class Client(Commands):
         unique_for: float | None = None,
         async_: bool = False,
         retry_lost: bool = False,
-        **options: Unpack[JobOptions],
+        **options: Unpack[AddOptions],
     ) -> list[str]:
         """Add a job to each queue that is bound to a matching topic (ADDJOB @topic; see ``bind``).
 
@@ -170,7 +172,7 @@ class Client(Commands):
         unique_for: float | None = None,
         async_: bool = False,
         retry_lost: bool = False,
-        **options: Unpack[JobOptions],
+        **options: Unpack[AddOptions],
     ) -> list[str]:
         """Add jobs as one pipeline and return their ids in order.
 

@@ -2,10 +2,19 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias, TypedDict, Unpack
+from typing import Literal, TypeAlias, TypedDict, Unpack, cast
 from uuid import uuid4
 
-from disque_trio.job_options import Headers, JobOptions, encode, seconds
+from disque_trio.job_options import (
+    AddOptions,
+    Headers,
+    JobOptions,
+    KeyOptions,
+    check_key,
+    encode,
+    encode_key,
+    seconds,
+)
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.values import Name
 
@@ -49,18 +58,24 @@ def addjob(
     key: Name | None = None,
     kept: float | None = None,
     async_: bool = False,
-    **job_options: Unpack[JobOptions],
+    **options: Unpack[AddOptions],
 ) -> list[Argument]:
     """Return the arguments of ADDJOB; see ``Client.add``. ``kept``: seconds to keep ``key``."""
     if timeout is not None and timeout <= 0:
         raise ValueError("the timeout must be positive; None waits forever")
     command: list[Argument] = ["ADDJOB", queue, body]
     command.append(0 if timeout is None else milliseconds(timeout))
-    command += encode(job_options)
+    of_key: KeyOptions = {
+        "unique_until": options.pop("unique_until", None),
+        "replace": options.pop("replace", None),
+    }
+    command += encode(cast(JobOptions, options))
     if key is not None:
-        command += ["UNIQUE", key]
-    if kept is not None:
-        command += ["FOR", math.ceil(kept)]
+        command += encode_key(key, kept, of_key)
+    else:
+        check_key(of_key, False, False)
+        if kept is not None:
+            command += ["FOR", math.ceil(kept)]
     if async_:
         command.append("ASYNC")
     if pairs := pairs_of(headers):

@@ -23,6 +23,7 @@ from disque_trio.tasks.retrying import old_word, renamed
 from disque_trio.tasks.serializers import Json, Serializer, Serializers, serializer_of
 from disque_trio.tasks.template import AsyncTask, Bound, Task, TaskOptions, step_of
 from disque_trio.tasks.testing import Jobs, testing
+from disque_trio.tasks.uniqueness import OF_KEYS
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,7 +41,7 @@ _OF_DEFINITIONS = {
     "group_by",
 }
 """Options of a task that are attributes of its definition."""
-_OF_JOBS = {*ScheduleOptions.__annotations__, "unique_for"}
+_OF_JOBS = {*ScheduleOptions.__annotations__, *OF_KEYS}
 """Options of a task that are those of its jobs."""
 
 KEY_FOR = 60.0

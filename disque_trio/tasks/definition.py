@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
+from disque_trio.tasks import uniqueness
 from disque_trio.tasks.depends import signature_of
 from disque_trio.tasks.serializers import Serializer, fingerprint
 
@@ -139,8 +140,9 @@ class Definition:
             raise ValueError(f"results must be memory or store, not {self.results!r}")
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"the timeout must be more than 0 seconds, not {self.timeout}")
-        if "unique_for" in self.options and not self.unique:
-            raise ValueError("unique_for needs unique")
+        uniqueness.check(self.options, self.unique)
+        if "debounce" in self.options and "delay" in self.options:
+            raise ValueError("debounce cannot be combined with delay")
         if self.group_by is not None and "group" in self.options:
             raise ValueError("give either a group or group_by")
 

@@ -14,6 +14,7 @@ from disque_trio.client import Client
 from disque_trio.job_options import MAX_HEADERS_SIZE
 from disque_trio.tasks.errors import BadJob, BucketFailed
 from disque_trio.tasks.serializers import Serializer
+from disque_trio.tasks.uniqueness import OF_KEYS, of_addjob
 
 CONTENT_TYPE = "content-type"
 TASK = "task"
@@ -89,7 +90,8 @@ class Step:
             "task": self.task,
             "queue": self.queue,
             "type": self.content_type,
-            "options": dict(self.options),
+            # It will have no key of its own, and older workers do not know all of these.
+            "options": {name: one for name, one in self.options.items() if name not in OF_KEYS},
             "headers": dict(self.headers),
         }
         error = b""
@@ -123,6 +125,10 @@ class Step:
         ttl = self.options.get("ttl")
         return {"retry": RETRY if ttl is None else min(RETRY, ttl // 10 or 1), **self.options}
 
+    def keyless(self) -> dict[str, Any]:
+        """The same options without those of a key."""
+        return {name: one for name, one in self.job_options().items() if name not in OF_KEYS}
+
     def job(self, traceparent: str | None, part: str | None = None) -> tuple[bytes, list[Pair]]:
         """Return the body and the headers of the job."""
         pairs = [(CONTENT_TYPE, self.content_type.encode()), (TASK, self.task.encode())]
@@ -151,13 +157,12 @@ class Step:
     ) -> str:
         """Add the job and return its id. Raises the exceptions of ``Client.add``.
 
-        ``key`` and ``kept`` replace the key in the options.
+        ``key`` is the job's key, which is kept for ``kept`` seconds; None: as the options say.
         """
-        options = self.job_options()
-        if key is None:
-            options.pop("unique_for", None)
-        else:
-            options |= {"unique": key, "unique_for": kept}
+        options = self.keyless()
+        if key is not None:
+            options["unique"] = key
+            options |= of_addjob(self.options) if kept is None else {"unique_for": kept}
         body, headers = self.job(traceparent, part)
         return await client.add(self.queue, body, headers=headers, **options)
 

@@ -106,14 +106,14 @@ class Timetable:
         step = self.step
         body, headers = step.job(None)
         command: list[Argument] = addjob(
-            step.queue, body, **_addjob(step.job_options()), headers=headers
+            step.queue, body, **_addjob(step.keyless()), headers=headers
         )[4:]
         return tuple(as_text(word) if isinstance(word, bytes) else str(word) for word in command)
 
 
 def _addjob(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that a schedule may have."""
-    return {name: value for name, value in options.items() if name not in ("at", "unique_for")}
+    return {name: value for name, value in options.items() if name != "at"}
 
 
 @dataclass(slots=True)
@@ -169,7 +169,7 @@ class Schedules:
                 tz=table.tz,
                 catchup=table.catchup,
                 headers=headers,
-                **_addjob(step.job_options()),
+                **_addjob(step.keyless()),
             )
         if self.owner:
             for name in there:

@@ -22,7 +22,7 @@ from uuid import uuid4
 from disque_trio.client import AddManyError, Client, DisqueError
 from disque_trio.client.patience import patience
 from disque_trio.job_options import JobOptions, ScheduleOptions, check_names, stored
-from disque_trio.tasks import retrying, traces
+from disque_trio.tasks import retrying, traces, uniqueness
 from disque_trio.tasks.core import Core, Later
 from disque_trio.tasks.current import current_job
 from disque_trio.tasks.definition import Backoff, Definition, QueueOptions, Results, Unique
@@ -32,6 +32,7 @@ from disque_trio.tasks.hooks import Adding
 from disque_trio.tasks.members import grouped
 from disque_trio.tasks.messages import RESERVED, Step, decode_arguments, encode_arguments
 from disque_trio.tasks.serializers import Serializer
+from disque_trio.tasks.uniqueness import OF_KEYS, UniqueOptions, implies_unique, of_addjob
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -40,14 +41,15 @@ R_co = TypeVar("R_co", covariant=True)
 S = TypeVar("S")
 
 
-class Options(JobOptions, total=False):
+class Options(JobOptions, UniqueOptions, total=False):
     """Options of jobs of tasks, besides those of all jobs.
 
     Keys:
         queue: a queue in place of the task's.
         unique: see ``TaskOptions``; or the key itself. False: no key, not even that of a job which
             a task adds.
-        unique_for: seconds to keep the key; by default as long as the job lives.
+        unique_for, unique_until, replace, debounce, throttle: see ``UniqueOptions``. A ``delay``,
+            or a time, comes before that of ``debounce``.
         headers: the program's own headers.
         retries, timeout, backoff: in place of the task's; a function for ``backoff`` belongs to
             the task.
@@ -56,7 +58,6 @@ class Options(JobOptions, total=False):
 
     queue: str
     unique: Unique | str
-    unique_for: float
     headers: Mapping[str, str]
     retries: int | None
     timeout: float | None
@@ -64,7 +65,7 @@ class Options(JobOptions, total=False):
     redeliver_after: int
 
 
-class TaskOptions(ScheduleOptions, QueueOptions, total=False):
+class TaskOptions(ScheduleOptions, QueueOptions, UniqueOptions, total=False):
     """Options of a task; those of its jobs are defaults, and those of its queue apply to all tasks
     there (see ``QueueOptions``).
 
@@ -85,8 +86,8 @@ class TaskOptions(ScheduleOptions, QueueOptions, total=False):
         unique: True adds no job while the task has one with the same arguments, and returns that
             job's id instead. A function makes such a key from the arguments. Without it, a job that
             another task adds is not added again when that task is retried; False: it is.
-        unique_for: seconds to keep the key, whatever becomes of the job. By default it is kept as
-            long as the job lives.
+        unique_for, unique_until, replace, debounce, throttle: see ``UniqueOptions``. The last two
+            imply ``unique=True``.
         results: where its results are kept: ``memory`` or ``store``, as in ``Disque``.
         timeout: seconds that the function may take. An ``async`` function is then cancelled. Other
             functions cannot be cancelled, so the worker's process ends. Both are retried.
@@ -108,7 +109,6 @@ class TaskOptions(ScheduleOptions, QueueOptions, total=False):
     never_for: tuple[type[BaseException], ...]
     redeliver_after: int
     unique: Unique
-    unique_for: float | None
     results: Results
     timeout: float | None
     process: bool
@@ -405,7 +405,11 @@ class Template(Generic[P, R]):
         queue = merged.pop("queue", definition.queue)
         unique = merged.pop("unique", definition.unique)
         headers = merged.pop("headers", {})
-        kept = merged.pop("unique_for", None)
+        of_key = {name: merged.pop(name) for name in OF_KEYS & merged.keys()}
+        if unique is None and implies_unique(of_key):
+            unique = True
+        if options.keys() & (OF_KEYS | {"unique"}) and unique is not False:
+            uniqueness.check(of_key, unique)
         per_call = {name: merged.pop(name) for name in retrying.OPTIONS.keys() & merged.keys()}
         if RESERVED & headers.keys():
             raise ValueError(f"these headers are reserved: {', '.join(sorted(RESERVED))}")
@@ -417,8 +421,7 @@ class Template(Generic[P, R]):
         said = stored(cast(JobOptions, merged))
         if "at" in said:
             said.pop("delay", None)
-        if kept is not None:
-            said["unique_for"] = kept
+        said |= uniqueness.said(of_key)
         key = definition.key(unique, args, kwargs) if all_there else None
         body = encode_arguments(definition.serializer, args, kwargs)
         kind = definition.serializer.content_type
@@ -439,11 +442,11 @@ class Template(Generic[P, R]):
             failed = False
             for places in _by_group([step for step, _ in made]):
                 first = made[places[0]][0]
-                options = first.job_options()
-                options.pop("unique_for", None)
+                options = first.keyless()
                 if (key := keys[places[0]]) is not None:
                     options["unique"] = [one and one[0] for one in (keys[at] for at in places)]
-                    options["unique_for"] = key[1]
+                    kept = key[1]
+                    options |= of_addjob(first.options) if kept is None else {"unique_for": kept}
                 jobs = [made[at][0].job(trace) for at in places]
                 bodies = [body for body, _ in jobs]
                 try:
@@ -490,13 +493,14 @@ def adder(core: Core, step: Step, key: str | None) -> Callable[[Client], Awaitab
 
 
 def _key(core: Core, step: Step, key: str | None) -> tuple[str, float | None] | None:
-    """Return the key of a job and how long it is kept; None: it has none.
+    """Return the key of a job, and how long it is kept; that is None if its options say it. None:
+    it has no key.
 
     Args:
         key: the key that the program gives it; None: it gives none; empty: it wants none.
     """
     if key:
-        return key, step.options.get("unique_for")
+        return key, None
     if core.key_for is None:
         return None
     job = current_job()

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import trio
 
@@ -15,7 +15,7 @@ from disque_trio.client.job import Letter
 from disque_trio.client.nodes import Hello
 from disque_trio.client.replies import Outcome, Record
 from disque_trio.client.requests import pairs_of
-from disque_trio.job_options import MAX_HEADERS_SIZE
+from disque_trio.job_options import MAX_HEADERS_SIZE, Until
 from disque_trio.respclient.delivery import Source
 from disque_trio.respclient.foreign import in_async
 from disque_trio.respclient.values import Name
@@ -110,6 +110,7 @@ class _Record:
         self.header_pairs = header_pairs
         self.nacks = 0
         self.goes_on = False
+        self.started = False
         self.result: bytes | None = None
 
     @property
@@ -147,6 +148,26 @@ class _Record:
         self.shown.state = "gone"
 
     def end(self) -> None: ...
+
+
+class _Key(NamedTuple):
+    """A key that a job has, or had.
+
+    Attributes:
+        stays: it is kept although the job has ended.
+        until_start: until the job has started.
+    """
+
+    record: _Record
+    stays: bool
+    until_start: bool
+
+    def is_taken(self) -> bool:
+        """Whether the job has it now."""
+        if self.stays:
+            return True
+        over = self.until_start and self.record.started
+        return self.record.shown.state == "pending" and not over
 
 
 class _InPlace:
@@ -190,7 +211,7 @@ class _Nodes:
         self._run = run
         self._execution = Execution(core, _InPlace(backend))
         self._records: dict[str, _Record] = {}
-        self._keys: dict[tuple[str, Name], tuple[str, bool]] = {}
+        self._keys: dict[tuple[str, Name], _Key] = {}
         self.schedules = self
 
     async def add(
@@ -201,17 +222,22 @@ class _Nodes:
         headers: Any = None,
         unique: Name | None = None,
         unique_for: float | None = None,
+        unique_until: Until | None = None,
+        replace: bool = False,
         **options: Any,
     ) -> str:
         """Add a job; run it if it belongs to a task."""
-        known = None if unique is None else self._keys.get((queue, unique))
-        if known is not None:
-            id, stays = known
-            if stays or self._records[id].shown.state == "pending":
-                return id
         id = f"D-00000000-{len(self._records):024}-05a1"
-        if unique is not None:
-            self._keys[queue, unique] = (id, unique_for is not None)
+        waiting: _Record | None = None
+        known = None if unique is None else self._keys.get((queue, unique))
+        if known is not None and known.is_taken():
+            if not replace:
+                return known.record.id
+            if known.record.started:
+                text = "The job that has the key was delivered, and keeps it"
+                raise ReplyError("DELIVERED", text)
+            waiting = known.record
+            id = waiting.id
         pairs = tuple((str(name), _data(value)) for name, value in pairs_of(headers))
         if (
             size := sum(len(name.encode()) + len(value) for name, value in pairs)
@@ -221,7 +247,14 @@ class _Nodes:
         texts = {name: value.decode("utf-8", "replace") for name, value in reversed(pairs)}
         args, kwargs = self._arguments(texts, body, pairs)
         shown = Added(id, queue, texts.get(TASK, ""), args, kwargs, texts, options)
+        if waiting is not None:
+            self._jobs.added = [one for one in self._jobs.added if one.id != id] + [shown]
+            waiting.shown, waiting.body, waiting.header_pairs = shown, body, pairs
+            return id
         record = self._records[id] = _Record(shown, body, pairs)
+        if unique is not None:
+            starts = replace or unique_until == "start"
+            self._keys[queue, unique] = _Key(record, unique_for is not None, starts)
         if shown.task:
             self._jobs.added.append(shown)
             if self._run:
@@ -246,6 +279,7 @@ class _Nodes:
         left = [(record, _MOST_VISITS)]
         while left:
             record, visits = left.pop()
+            record.started = True
             shown = record.shown
             following: list[_Record] = []
             token = _following.set(following)

@@ -42,7 +42,8 @@ class StartWorld(UniqueWorld):
         key = rng.choice(KEYS)
         client = bench.client()
         number = len(self.asked)
-        words = [f"{key} {number}", "30000", "RETRY", "2"]
+        timeout = 30_000 if self.exact else rng.choice((300, 1000, 3000))
+        words = [f"{key} {number}", str(timeout), "RETRY", "2"]
         words += ["REPLICATE", str(rng.choice((1, 2, 2, 3)[: self.size]))]
         if rng.random() < 0.3:
             words += ["DELAY", "0.1"]

@@ -83,6 +83,28 @@ async def test_a_key_from_the_caller_is_kept_as_long_as_the_node_keeps_it() -> N
         ]
 
 
+async def test_a_key_may_be_free_when_the_job_starts_or_the_job_be_replaced() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        node.answers["ADDJOB"] = b"+D-id\r\n"
+        await client.add("q", "body", unique="k", unique_until="start")
+        await client.add("q", "body", unique="k", replace=True, delay=5)
+        await client.add("q", "body", unique="k", replace=None, unique_until=None)
+        assert [command[4:] for command in adds(node)] == [
+            [b"UNIQUE", b"k", b"UNTIL", b"start"],
+            [b"DELAY", b"5", b"UNIQUE", b"k", b"REPLACE"],
+            [b"UNIQUE", b"k"],
+        ]
+        for wrong in (
+            {"replace": True},
+            {"unique": True, "replace": True},
+            {"unique": "k", "unique_for": 5, "unique_until": "start"},
+            {"unique": "k", "replace": True, "unique_until": "end"},
+            {"unique": "k", "unique_until": "noon"},
+        ):
+            with pytest.raises(ValueError, match=r"unique_until|replace"):
+                await client.add("q", "body", **wrong)  # type: ignore[arg-type]
+
+
 async def test_without_a_key_an_add_is_not_repeated() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         node.answers["ADDJOB"] = [DROP, b"+D-id\r\n"]

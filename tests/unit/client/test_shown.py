@@ -14,6 +14,7 @@ def test_all_that_a_node_shows_is_read_with_its_type() -> None:
     bench("QSET", "new", "ATTEMPTS", 3, "DEAD", "dead")
     options = ("PRIORITY", 3, "GROUP", "g", "NOTE", "n", "HEADERS", 1, "name", "value")
     id = bench("ADDJOB", "old", "body", 0, "UNIQUE", "key", *options)
+    starting = _shown(bench, bench.add("more", "body", "UNIQUE", "key", "UNTIL", "START"))
     assert isinstance(id, bytes)
     bench.send(bench.me, "QMOVE", "old", "new")
     bench.advance(1)
@@ -28,8 +29,8 @@ def test_all_that_a_node_shows_is_read_with_its_type() -> None:
     letter = _shown(bench, letter_id, "CLIENT", "MAXBODY", 2)
 
     names = {name.replace("_", "-") for name in ShownJob.__dataclass_fields__}
-    assert taken.keys() | letter.keys() == names
-    for shown in (taken, letter):
+    assert taken.keys() | letter.keys() | starting.keys() == names
+    for shown in (taken, letter, starting):
         read = _read(shown)
         for name, value in shown.items():
             found = getattr(read, name.replace("-", "_"))

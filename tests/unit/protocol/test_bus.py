@@ -50,7 +50,7 @@ def header(
         + struct.pack(">H", count)  # at 14: gossip entries
         + ME  # at 16
         + ip.ljust(46, b"\0")  # at 56
-        + b"\0\x1f"  # the extensions it supports
+        + b"\0?"  # the extensions it supports
         + bytes(32)
         + struct.pack(">H", port)  # at 136
         + struct.pack(">H", flags)  # at 138

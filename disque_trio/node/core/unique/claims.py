@@ -85,7 +85,6 @@ class Claims(Agreement):
     Attributes:
         claiming: the claims in the stage CLAIMING, by the ids of their jobs.
         repeats: number of ADDJOBs that were answered with an existing job.
-        replaced: how many of these gave it new contents.
     """
 
     def __init__(
@@ -101,7 +100,6 @@ class Claims(Agreement):
         self.machine = store.machine
         self.claiming: dict[bytes, Claim] = {}
         self.repeats = 0
-        self.replaced = 0
         self.replicated = replication.replicated
         self._store = store
         self._uniques = core.store.uniques
@@ -272,7 +270,6 @@ class Claims(Agreement):
         if claim.reply is not None or claim.stage != CLAIMING:
             return
         if result == words.REPLACED:
-            self.replaced += 1
             self._answer(claim, rival.id)
         elif result == words.HAS_STARTED:
             self._free(claim, rival.id)

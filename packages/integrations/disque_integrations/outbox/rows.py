@@ -12,7 +12,16 @@ from uuid import UUID, uuid4
 from disque_trio.client import tracing
 from disque_trio.client.batch import NewJob
 from disque_trio.client.requests import pairs_of
-from disque_trio.job_options import Headers, JobOptions, check, stored, unix_ms
+from disque_trio.job_options import (
+    AddOptions,
+    Headers,
+    JobOptions,
+    KeyOptions,
+    check,
+    check_key,
+    stored,
+    unix_ms,
+)
 from disque_trio.resp.limits import MAX_BULK
 from disque_trio.respclient.values import Name, as_text
 
@@ -27,6 +36,9 @@ class Columns(TypedDict):
     body: bytes
     options: str
     added: float
+
+
+_OF_KEYS = KeyOptions.__annotations__.keys()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,8 +75,10 @@ class Row:
         try:
             if at is not None:
                 options["at"] = at / 1000
-            of_job = cast(JobOptions, options)
-            check(of_job)
+            of_key = {name: options.pop(name) for name in _OF_KEYS & options.keys()}
+            check(cast(JobOptions, options))
+            check_key(cast(KeyOptions, of_key), unique is not None, unique_for is not None)
+            of_job = cast(AddOptions, {**options, **of_key})
             return NewJob(
                 queue=self.queue,
                 body=self.body,
@@ -78,7 +92,7 @@ class Row:
             raise ValueError(f"the options are not those of a job: {error}") from error
 
 
-class KeyedOptions(JobOptions, total=False):
+class KeyedOptions(AddOptions, total=False):
     """Options of a row.
 
     Keys:
@@ -109,7 +123,14 @@ def columns(
     body = body.encode() if isinstance(body, str) else bytes(body)
     if len(body) > MAX_BULK:
         raise ValueError(f"a body may have at most {MAX_BULK} bytes, this one has {len(body)}")
-    keys = {"unique": options.pop("unique", None), "unique_for": options.pop("unique_for", None)}
+    keys = {
+        "unique": options.pop("unique", None),
+        "unique_for": options.pop("unique_for", None),
+        "unique_until": options.pop("unique_until", None),
+        "replace": options.pop("replace", None),
+    }
+    of_key = cast(KeyOptions, keys)
+    check_key(of_key, keys["unique"] is not None, keys["unique_for"] is not None)
     given = stored(cast(JobOptions, options))
     given |= {name: value for name, value in keys.items() if value is not None}
     if "at" in given:

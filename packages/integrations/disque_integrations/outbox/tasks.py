@@ -4,6 +4,7 @@ from typing import Any
 
 from disque_trio.tasks import Bound
 from disque_trio.tasks.traces import current
+from disque_trio.tasks.uniqueness import of_addjob
 
 
 def job_of(bound: Bound[Any]) -> dict[str, Any]:
@@ -12,8 +13,8 @@ def job_of(bound: Bound[Any]) -> dict[str, Any]:
     Raises TypeError if arguments are missing.
     """
     step = bound.step
-    options = {name: value for name, value in step.job_options().items() if name != "unique_for"}
+    options = step.keyless()
     if bound.key:
-        options |= {"unique": bound.key, "unique_for": step.options.get("unique_for")}
+        options |= {"unique": bound.key, **of_addjob(step.options)}
     body, headers = step.job(current())
     return {"queue": step.queue, "body": body, "headers": headers, **options}

@@ -154,8 +154,24 @@ def test_the_key_of_a_unique_task_goes_with_its_row() -> None:
     assert job.options.get("group") == "ann"
     later = row_of_task(send.options(unique_for=60, delay=5).bind("bob")).job()
     assert (later.unique, later.own, later.unique_for) == (f"{send.name} bob", True, 60.0)
+    debounced = row_of_task(send.options(debounce=5).bind("bob")).job()
+    assert (debounced.unique, debounced.unique_for) == (f"{send.name} bob", None)
+    assert debounced.options.get("replace") is True
+    assert debounced.options.get("at", 0) > debounced.options.get("delay", 0)
+    started = row_of_task(send.options(unique_until="start").bind("bob")).job()
+    assert started.options.get("unique_until") == "start"
     with pytest.raises(TypeError, match="missing a required argument"):
         job_of(send.bind())
+
+
+@pytest.mark.parametrize(
+    "options", [{"replace": True}, {"unique": "k", "unique_for": 5, "replace": True}]
+)
+def test_options_of_a_key_that_make_no_sense_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="unique"):
+        columns("q", "body", **options)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="unique"):
+        Row(uuid4(), "q", b"", json.dumps(options), 0).job()
 
 
 def test_a_task_comes_again_as_soon_as_if_it_was_added_without_an_outbox() -> None:

@@ -1,10 +1,11 @@
 """Decides which processes there should be; the parent of workers, or the supervisor of a server
 with several processes, carries this out.
 
-Each of ``count`` places has one process that serves. A process that dies is started again, after a
-pause that grows while it keeps dying. A process to be replaced (it uses too much memory, or there
-is new code) is retired: it takes no more jobs, and ends when its tasks have ended. Callers pass in
-the time, in seconds of any clock. Decisions are carried out through ``FleetControl``.
+Each of ``count`` places has one process that serves; their number may change. A process that dies
+is started again, after a pause that grows while it keeps dying. A process to be replaced (it uses
+too much memory, or there is new code) is retired: it takes no more jobs, and ends when its tasks
+have ended. Callers pass in the time, in seconds of any clock. Decisions are carried out through
+``FleetControl``.
 """
 
 import math
@@ -111,7 +112,7 @@ class Fleet:
 
     Args:
         control: carries out the decisions.
-        count: the number of places.
+        count: the number of places, at first.
         grace: seconds that tasks have to finish when everything stops.
         deaths: how often in a row the process of one place may die before it serves, until the
             fleet gives up.
@@ -310,6 +311,29 @@ class Fleet:
                 self._newcomer = self._start(place, now, current)
             elif current is not None:
                 current.stale = True
+
+    def resize(self, count: int, now: float) -> None:
+        """Have ``count`` places from now on, once all have served. The processes of places that are
+        no more end when their tasks have ended."""
+        if self.stopping or not self.complete:
+            return
+        before, self._count = self._count, count
+        for place in range(before, count):
+            self._deaths.append(0)
+            self._failures.append(0)
+            self._served.add(place)  # if it does not start, the others go on
+            self._start(place, now)
+        if count < before:
+            del self._deaths[count:], self._failures[count:]
+            self._served &= set(range(count))
+            self._due = {place: due for place, due in self._due.items() if place < count}
+            self._rolling = deque(place for place in self._rolling if place < count)
+            for member in self.members.values():
+                if member.place >= count and member.state is not State.RETIRING:
+                    self._retire(member, "scaled", None, now)
+            if self._newcomer is not None and self._newcomer.place >= count:
+                self._newcomer = None
+                self._roll(now)
 
     def stop(self, now: float) -> None:
         """End all processes: no new jobs, and the grace for those in hand."""

@@ -91,6 +91,77 @@ def test_all_are_started_at_once() -> None:
     assert world.fleet.complete
 
 
+# ---- the number of processes --------------------------------------------------------------------
+
+
+def test_more_are_started_and_the_last_ones_end_when_their_tasks_have_ended() -> None:
+    world = served(2)
+    world.fleet.resize(4, world.now)
+    assert world.told() == [("start", 2), ("start", 3)]
+    world.ready(2, 3)
+    assert len(world.fleet.serving()) == 4
+    world.fleet.resize(1, world.now)
+    assert world.told() == [("finish", serial, None) for serial in (1, 2, 3)]
+    for serial in (1, 2, 3):
+        world.ended(serial, 0)
+    world.passes(LAST_PAUSE)
+    assert world.told() == []
+    assert world.fleet.restarts == {}
+    world.fleet.resize(2, world.now)
+    assert world.told() == [("start", 4)]
+
+
+def test_the_number_does_not_change_before_all_have_served_and_after_the_stop() -> None:
+    world = World(2)
+    world.told()
+    world.fleet.resize(3, world.now)
+    assert world.told() == []
+    world.ready(0, 1)
+    world.fleet.stop(world.now)
+    world.told()
+    world.fleet.resize(3, world.now)
+    assert world.told() == []
+
+
+def test_one_more_that_does_not_start_stops_nobody() -> None:
+    world = served()
+    world.fleet.resize(2, world.now)
+    world.ended(1, 1)
+    assert not world.fleet.stopping
+    world.told()
+    world.passes(FIRST_PAUSE)
+    assert world.told() == [("start", 2)]
+
+
+def test_one_that_died_or_starts_in_a_place_that_is_no_more_is_not_started_again() -> None:
+    world = served(3)
+    world.ended(2)
+    world.fleet.resize(4, world.now)
+    assert world.told() == [("start", 3)]
+    world.fleet.resize(2, world.now)
+    assert world.told() == [("finish", 3, None)]
+    world.ready(3)
+    world.ended(3, 0)
+    world.passes(LAST_PAUSE)
+    assert world.told() == []
+
+
+def test_a_reload_goes_on_with_the_places_that_are_left() -> None:
+    world = served(3)
+    world.fleet.reload(world.now)
+    assert world.told() == [("start", 3)]
+    world.ready(3)
+    assert world.told() == [("finish", 0, None), ("start", 4)]
+    world.fleet.resize(1, world.now)
+    assert {order[:2] for order in world.told()} == {("finish", n) for n in (1, 2, 4)}
+    for serial in (0, 1, 2, 4):
+        world.ended(serial, 0)
+    world.passes(LAST_PAUSE)
+    assert world.told() == []
+    world.fleet.reload(world.now)
+    assert world.told() == [("start", 5)]
+
+
 # ---- deaths -------------------------------------------------------------------------------------
 
 

@@ -307,10 +307,14 @@ class Child:
             used = memory_of()
             await self._retire_if_due(used)
             lengths: dict[str, int] = {}
+            oldest = 0.0
             if self._place == 0:
                 with trio.move_on_after(BEAT):
                     try:
-                        lengths = {name: await client.qlen(name) for name in queues}
+                        if self._options.scales:
+                            lengths, oldest = await _look_at(client, queues)
+                        else:
+                            lengths = {name: await client.qlen(name) for name in queues}
                     except DisqueError as error:
                         if str(error) != told:
                             told = str(error)
@@ -320,7 +324,8 @@ class Child:
                 used,
                 lengths,
                 connected=client.address is not None,
-                solos=[apart.count, apart.memory()],
+                oldest=oldest,
+                cpu=[apart.count, apart.memory()],
             )
             with trio.move_on_after(BEAT):
                 await self._ending.wait()
@@ -344,7 +349,8 @@ class Child:
         lengths: dict[str, int] | None = None,
         *,
         connected: bool = False,
-        solos: Sequence[int] = (0, 0),
+        oldest: float = 0.0,
+        cpu: Sequence[int] = (0, 0),
     ) -> None:
         self._waits.count(time.monotonic())
         self._page.ledger.sweep()
@@ -355,8 +361,22 @@ class Child:
             memory=used,
             connected=connected,
             lengths=lengths or {},
-            solos=solos,
+            oldest=oldest,
+            cpu=cpu,
         )
+
+
+async def _look_at(client: Client, queues: Sequence[str]) -> tuple[dict[str, int], float]:
+    """Return the lengths of queues, and how long ago (s) the oldest job in them was added. Raises
+    DisqueError."""
+    lengths: dict[str, int] = {}
+    oldest = 0.0
+    for name in queues:
+        found = await client.qstat(name) or {}
+        length, age = found.get("len"), found.get("oldest-job-age")
+        lengths[name] = length if isinstance(length, int) else 0
+        oldest = max(oldest, age / 1000 if isinstance(age, int) else 0.0)
+    return lengths, oldest
 
 
 def find_app(options: Options) -> Disque:

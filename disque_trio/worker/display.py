@@ -30,7 +30,7 @@ class Banner:
         queues: the queues from which it takes jobs, with their weights if they differ.
         not_taken: other queues of the app's tasks.
         tasks: the names of the app's tasks.
-        processes, concurrency: how many processes, and tasks at a time in each.
+        processes, concurrency: how many processes, such as 2 or 2..8, and tasks at a time in each.
     """
 
     app: str
@@ -38,7 +38,7 @@ class Banner:
     queues: Sequence[str]
     not_taken: Sequence[str]
     tasks: Sequence[str]
-    processes: int
+    processes: str
     concurrency: int
 
     def lines(self) -> list[str]:

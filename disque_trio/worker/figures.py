@@ -54,6 +54,16 @@ def _processes(sheet: Sheet, view: View) -> None:
     processes = gauge(f"{_PREFIX}processes", "Worker processes, by state.")
     for state in State:
         _add(processes, view.count(state), state=state.value)
+    least, most = view.bounds or (view.wanted, view.wanted)
+    gauge(f"{_PREFIX}processes_wanted", "Worker processes that there should be.", view.wanted)
+    gauge(f"{_PREFIX}processes_least", "The fewest that there may be.", least)
+    gauge(f"{_PREFIX}processes_most", "The most that there may be.", most)
+    if view.oldest is not None:
+        gauge(
+            f"{_PREFIX}oldest_job_seconds",
+            "How long ago the oldest queued job was added; with a changing number of processes.",
+            view.oldest,
+        )
     stuck = sum(process.stuck for process in view.processes)
     gauge(f"{_PREFIX}processes_stuck", "Worker processes blocked by a task.", stuck)
     connected = sum(
@@ -66,6 +76,14 @@ def _processes(sheet: Sheet, view: View) -> None:
     memory = gauge(f"{_PREFIX}memory_bytes", "Resident memory of each worker process.")
     for process in view.processes:
         _add(memory, process.memory, pid=str(process.pid))
+    gauge(
+        f"{_PREFIX}cpu_processes", "Processes for tasks that run there alone.", view.cpu_processes
+    )
+    gauge(
+        f"{_PREFIX}cpu_memory_bytes",
+        "Resident memory of the processes for tasks that run there alone.",
+        sum(process.cpu_memory for process in view.processes),
+    )
 
 
 def _tasks(sheet: Sheet, view: View) -> Iterator[None]:

@@ -37,6 +37,12 @@ in .dead). Their queues take turns. A backslash makes *, ?, [ and \\ literal.
 CPU work: tasks with process=True run each in a process that runs nothing else meanwhile, at most
 --cpu-processes at a time for each worker process. At its timeout only that process ends.
 
+autoscale: with --processes 2..8 there are two processes at first. There are more, up to eight, when
+the oldest job in a queue of the worker waits longer than --scale-age while nearly all slots are
+busy, if memory allows that (--scale-memory), and fewer when fewer have been enough for
+--scale-idle. A process that is no longer wanted takes no more jobs, and ends when its tasks have
+ended.
+
 stopping: after SIGTERM or SIGINT (Ctrl-C) the worker takes no new jobs, and gives tasks --grace
 seconds to finish. It then queues the jobs of the others again at once, which does not count as a
 failure. A second signal does that immediately. SIGHUP starts new processes with the current code;
@@ -59,6 +65,15 @@ def queues(text: str) -> list[QueueWeight]:
     return found
 
 
+def bounds(text: str) -> tuple[int, int]:
+    """Read one number, or two with .. between them."""
+    least, dots, most = text.partition("..")
+    found = count(least), count(most if dots else least)
+    if found[0] > found[1]:
+        raise argparse.ArgumentTypeError(f"{text!r}: {found[0]} is more than {found[1]}")
+    return found
+
+
 def _is_pattern(name: str) -> bool:
     return is_glob(name.encode(errors="surrogateescape"))
 
@@ -71,7 +86,10 @@ class Options:
         app: its name, as ``target.load`` reads it. app_dir: an extra directory for modules.
         queues: with weights; if none, those of the app's tasks.
         strict: whether to try the queues in order, without weights.
-        concurrency: tasks at a time in each process. processes: how many.
+        concurrency: tasks at a time in each process. processes: how many, at least.
+        most_processes: how many at most. scale_age: how long (s) a job may wait until there are
+            more. scale_idle: how long (s) fewer have to be enough until there are. scale_memory:
+            bytes that all together may use; None: as much as there is.
         cpu_processes: how many tasks with ``process=True`` run at a time for each process.
         grace: seconds for tasks to finish when stopping. wait: seconds to wait for a node at the
             start.
@@ -93,6 +111,10 @@ class Options:
     strict: bool
     concurrency: int
     processes: int
+    most_processes: int
+    scale_age: float
+    scale_idle: float
+    scale_memory: int | None
     cpu_processes: int
     grace: float
     wait: float
@@ -110,6 +132,11 @@ class Options:
     quiet: bool
     otel: bool
     debug: bool
+
+    @property
+    def scales(self) -> bool:
+        """Whether the number of processes changes."""
+        return self.most_processes > self.processes
 
     @property
     def patterns(self) -> list[str]:
@@ -153,7 +180,35 @@ def _parser() -> argparse.ArgumentParser:
         default=8,
         help="tasks at a time per process (default: 8)",
     )
-    add("-p", "--processes", type=count, default=1, help="worker processes (default: 1)")
+    add(
+        "-p",
+        "--processes",
+        type=bounds,
+        default=(1, 1),
+        metavar="N[..M]",
+        help="worker processes; 2..8: as many as the work needs, see below (default: 1)",
+    )
+    add(
+        "--scale-age",
+        type=period(0.1),
+        default=5.0,
+        metavar="TIME",
+        help="with -p 2..8: more processes when a job waits longer (default: 5s)",
+    )
+    add(
+        "--scale-idle",
+        type=period(0.1),
+        default=30.0,
+        metavar="TIME",
+        help="with -p 2..8: fewer when fewer have been enough for so long (default: 30s)",
+    )
+    add(
+        "--scale-memory",
+        type=size,
+        metavar="SIZE",
+        help="with -p 2..8: what all processes together may use (default: nine tenths of what there"
+        " is)",
+    )
     add(
         "--cpu-processes",
         type=count,
@@ -230,6 +285,8 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     arguments."""
     values = vars(_parser().parse_args(arguments))
     values["queues"] = tuple(values["queues"])
+    values["processes"], values["most_processes"] = values["processes"]
     if values["cpu_processes"] is None:
-        values["cpu_processes"] = max(1, len(os.sched_getaffinity(0)) // values["processes"])
+        cpus = len(os.sched_getaffinity(0))
+        values["cpu_processes"] = max(1, cpus // values["most_processes"])
     return Options(**{field.name: values[field.name] for field in fields(Options)})

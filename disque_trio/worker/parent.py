@@ -33,7 +33,8 @@ from disque_trio.worker.lease import Lease
 from disque_trio.worker.ledger import RUNNING, LedgerEntry
 from disque_trio.worker.link import MappedPage, Message, SocketEnd, start_program
 from disque_trio.worker.options import Options
-from disque_trio.worker.reaping import reap
+from disque_trio.worker.reaping import memory_limit, reap
+from disque_trio.worker.scale import Load, Scale
 from disque_trio.worker.sources import Sources
 from disque_trio.worker.tally import Tally
 from disque_trio.worker.view import View, WorkerView
@@ -41,13 +42,14 @@ from disque_trio.worker.view import View, WorkerView
 _TICK = 0.25  # s
 _LAST_WORDS = 1.0  # s to read what a process sent before it ended
 _MOST_NAMED = 100  # ids of jobs in one line of the log
+_SHARE = 0.9  # of the memory that there is, for all processes
 
 
 class Process:
     """A worker process, as the parent sees it.
 
     Attributes:
-        in_hand, memory, connected, lengths: as it last reported.
+        in_hand, memory, connected, lengths, oldest, cpu: as it last reported.
         most_memory: the most that it used; None: it has not ended, or that is not known.
         gone: set when it has ended.
         lease: keeps its jobs while it does not answer.
@@ -64,6 +66,8 @@ class Process:
         self.memory = 0
         self.connected = False
         self.lengths: dict[str, int] = {}
+        self.oldest = 0.0
+        self.cpu = [0, 0]
         self.most_memory: int | None = None
         self.gone = trio.Event()
         self.lease = Lease()
@@ -112,6 +116,16 @@ class Parent:
             deaths=options.restarts,
             stuck_after=options.stuck_after,
         )
+        self._scale: Scale | None = None
+        if options.scales:
+            self._scale = Scale(
+                options.processes,
+                options.most_processes,
+                concurrency=options.concurrency,
+                target=options.scale_age,
+                idle=options.scale_idle,
+                bound=options.scale_memory or _SHARE * memory_limit(),
+            )
         self._tally = Tally()
         self._processes: dict[int, Process] = {}
         self._sources = Sources()
@@ -172,6 +186,7 @@ class Parent:
         view = self._view()
         self._tell(view)
         states = [(process.serial, process.state) for process in view.processes]
+        self._rescale(view, now)
         if self._display.update(view, time.monotonic()) or states != self._states:
             self._states = states
             self._write_status(view)
@@ -317,6 +332,8 @@ class Parent:
                 process.memory = message["memory"] or 0
                 process.connected = message["connected"]
                 process.lengths = message["lengths"]
+                process.oldest = message["oldest"]
+                process.cpu = message["cpu"]
                 self._fleet.heard(member, now)
             case "retire":
                 self._fleet.wants_to_end(member, message["why"], message["within"], now)
@@ -326,9 +343,10 @@ class Parent:
     def _banner(self, message: Message) -> Banner:
         said = {name: message[name] for name in ("nodes", "queues", "not_taken", "tasks")}
         options = self._options
+        bounds = [options.processes, options.most_processes]
         return Banner(
             app=options.app,
-            processes=options.processes,
+            processes="..".join(map(str, bounds if options.scales else bounds[:1])),
             concurrency=options.concurrency,
             **said,
         )
@@ -391,18 +409,54 @@ class Parent:
                 process.in_hand,
                 process.memory,
                 process.connected,
+                *process.cpu,
             )
             for process in self._processes.values()
         ]
         lengths = [process.lengths for process in self._processes.values() if process.lengths]
+        options, scale = self._options, self._scale
         return View(
-            self._options.processes,
-            self._options.concurrency,
+            options.processes if scale is None else scale.wanted,
+            options.concurrency,
             processes,
             self._tally,
             self._fleet.restarts,
             lengths[-1] if lengths else {},
+            None if scale is None else (options.processes, options.most_processes),
+            None if scale is None else self._oldest(),
         )
+
+    def _oldest(self) -> float:
+        """Return how long ago (s) the oldest job in the worker's queues was added."""
+        return max((process.oldest for process in self._processes.values()), default=0.0)
+
+    # ---- how many processes ---------------------------------------------------------------------
+
+    def _rescale(self, view: View, now: float) -> None:
+        """Change the number of processes if it is time."""
+        scale = self._scale
+        if scale is None or not self._fleet.complete or self._fleet.stopping:
+            return
+        load = Load(
+            oldest=view.oldest or 0.0,
+            slots=view.slots,
+            busy=sum(one.in_hand for one in view.processes if one.state is State.SERVING),
+            starting=view.count(State.STARTING) > 0,
+            ending=view.count(State.RETIRING) > 0,
+            memory=view.memory,
+            largest=max((one.memory + one.cpu_memory for one in view.processes), default=0),
+        )
+        if why := scale.decide(load, now):
+            self._fleet.resize(scale.wanted, now)
+            self.say(
+                "the number of processes changes",
+                processes=scale.wanted,
+                reason=why,
+                oldest=round(load.oldest, 1),
+                busy=load.busy,
+                slots=load.slots,
+                memory=load.memory,
+            )
 
     # ---- the status file ------------------------------------------------------------------------
 

@@ -21,6 +21,8 @@ class WorkerView(NamedTuple):
         in_hand: the number of running tasks.
         memory: its memory in bytes.
         connected: whether it has a node.
+        cpu_processes: how many processes it has for tasks that run there alone.
+        cpu_memory: their memory in bytes.
     """
 
     serial: int
@@ -30,18 +32,22 @@ class WorkerView(NamedTuple):
     in_hand: int
     memory: int
     connected: bool
+    cpu_processes: int = 0
+    cpu_memory: int = 0
 
 
 class View(NamedTuple):
     """A worker.
 
     Attributes:
-        wanted: how many processes there should be.
+        wanted: how many processes there should be now.
         processes: the processes that there are.
         concurrency: how many tasks each of them runs at a time.
         tally: what they have done.
         restarts: how many processes replaced another, by reason.
         lengths: the lengths of the queues, at the node in use.
+        bounds: how few, and how many, processes there may be; None: the number does not change.
+        oldest: how long ago the oldest job in these queues was added, in s; None: it is not asked.
     """
 
     wanted: int
@@ -50,6 +56,8 @@ class View(NamedTuple):
     tally: Tally
     restarts: Mapping[str, int]
     lengths: Mapping[str, int]
+    bounds: tuple[int, int] | None = None
+    oldest: float | None = None
 
     def count(self, state: State) -> int:
         """Return the number of processes in that state."""
@@ -67,8 +75,13 @@ class View(NamedTuple):
 
     @property
     def memory(self) -> int:
-        """The memory of the worker processes, in bytes."""
-        return sum(process.memory for process in self.processes)
+        """The memory of all processes, in bytes."""
+        return sum(process.memory + process.cpu_memory for process in self.processes)
+
+    @property
+    def cpu_processes(self) -> int:
+        """The number of processes for tasks that run there alone."""
+        return sum(process.cpu_processes for process in self.processes)
 
     def health(self) -> tuple[bool, str]:
         """Return whether the worker works, and a line that describes its state."""
@@ -86,6 +99,8 @@ class View(NamedTuple):
         counts = [(kind, self.tally.of(kind)) for kind in _SHOWN]
         parts += [f"{count:,} {kind}" for kind, count in counts if count or kind in _SHOWN[:3]]
         parts.append(f"{self.in_hand} in hand")
+        if self.cpu_processes:
+            parts.append(f"{self.cpu_processes} CPU processes")
         if self.lengths:
             parts.append(f"{sum(self.lengths.values()):,} queued")
         parts.append(humanize.size(self.memory))
@@ -101,6 +116,7 @@ class View(NamedTuple):
             "text": text,
             "tasks": {kind: self.tally.of(kind) for kind in _SHOWN},
             "in_hand": self.in_hand,
+            "wanted": self.wanted,
             "queued": dict(self.lengths),
             "processes": [
                 {**process._asdict(), "state": process.state.value} for process in self.processes

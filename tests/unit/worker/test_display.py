@@ -80,7 +80,7 @@ def banner(*tasks: str) -> Banner:
         queues=["mail:1", "sms:5"],
         not_taken=["hooks"],
         tasks=tasks,
-        processes=2,
+        processes="2..8",
         concurrency=8,
     )
 
@@ -93,7 +93,7 @@ def test_a_terminal_gets_a_banner_once(monkeypatch: pytest.MonkeyPatch) -> None:
         display.start(banner("shop.send"))
     shown = terminal.getvalue()
     assert shown.count("runs shop:app") == 1
-    for text in (VERSION, "10.0.0.1:7711", "mail:1, sms:5", "hooks", "shop.send", "2, with 8"):
+    for text in (VERSION, "10.0.0.1:7711", "mail:1, sms:5", "hooks", "shop.send", "2..8, with 8"):
         assert text in shown
     display.start(banner("shop.send", "shop.new"))  # after a reload
     assert terminal.getvalue().count("runs shop:app") == 2

@@ -76,6 +76,21 @@ async def test_prometheus_can_parse_it(accept: str) -> None:
     assert one("restarts_total", reason="died") == 3
     assert one("memory_bytes", pid="4711") == 50 * MB
     assert one("queue_jobs", queue="mail") == 7
+    assert [one(f"processes_{bound}") for bound in ("least", "wanted", "most")] == [3, 3, 3]
+    assert ("oldest_job_seconds", frozenset()) not in found
+
+
+@pytest.mark.parametrize("accept", FORMATS)
+async def test_the_bounds_and_the_processes_for_cpu_work_are_there(accept: str) -> None:
+    processes = [process()._replace(cpu_processes=2, cpu_memory=70 * MB) for _ in range(2)]
+    found = await samples(View(3, 8, processes, Tally(), {}, {}, (2, 8), 1.5), accept)
+
+    def one(name: str) -> float:
+        return found[name, frozenset()]
+
+    assert [one(f"processes_{bound}") for bound in ("least", "wanted", "most")] == [2, 3, 8]
+    assert one("oldest_job_seconds") == 1.5
+    assert (one("cpu_processes"), one("cpu_memory_bytes")) == (4, 140 * MB)
 
 
 @pytest.mark.parametrize("accept", FORMATS)
@@ -125,7 +140,7 @@ def test_similar_names_have_different_labels() -> None:
 async def test_the_monitoring_page_lists_the_same_metrics() -> None:
     tally = Tally()
     tally.add("send", "mail", "done", 0.1)
-    view = View(1, 8, [process()], tally, {"died": 1}, {"mail": 7})
+    view = View(1, 8, [process()], tally, {"died": 1}, {"mail": 7}, (1, 2), 0.5)
     found = exported(await families(view, "application/openmetrics-text"))
     ours = {name: row for name, row in found.items() if not name.startswith("process_")}
     assert ours == table("worker")

@@ -20,7 +20,21 @@ def test_options_have_defaults() -> None:
     assert (options.max_memory, options.max_tasks, options.metrics) == (None, None, None)
 
 
-@pytest.mark.parametrize(("words", "count"), [("", 4), ("-p 2", 2), ("-p 8", 1)])
+@pytest.mark.parametrize(
+    ("word", "bounds", "scales"),
+    [("3", (3, 3), False), ("2..8", (2, 8), True), ("2..2", (2, 2), False)],
+)
+def test_the_number_of_processes_may_have_bounds(
+    word: str, bounds: tuple[int, int], scales: bool
+) -> None:
+    options = parse(["shop:app", "-p", word])
+    assert (options.processes, options.most_processes) == bounds
+    assert options.scales is scales
+    more = parse(["shop:app", "-p", word, "--scale-age", "1m", "--scale-memory", "2gb"])
+    assert (more.scale_age, more.scale_memory) == (60, 2 << 30)
+
+
+@pytest.mark.parametrize(("words", "count"), [("", 4), ("-p 2", 2), ("-p 1..2", 2), ("-p 8", 1)])
 def test_processes_for_tasks_share_the_cpus(
     monkeypatch: pytest.MonkeyPatch, words: str, count: int
 ) -> None:
@@ -48,6 +62,10 @@ def test_all_options_can_be_set() -> None:
         ["a", "--concurrency", "0"],
         ["a", "--processes", "x"],
         ["a", "--cpu-processes", "0"],
+        ["a", "--processes", "8..2"],
+        ["a", "--processes", "0..2"],
+        ["a", "--processes", "1..x"],
+        ["a", "--processes", "..3"],
         ["a", "--grace", "-1"],
         ["a", "--grace", "nan"],
         ["a", "--max-memory", "0"],

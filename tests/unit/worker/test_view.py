@@ -38,6 +38,13 @@ def test_the_line_has_the_counts() -> None:
     assert all(part in line for part in ("1/2", "55/s", "1,234 done", "2 in hand", "7 queued"))
 
 
+def test_processes_for_cpu_work_and_their_memory_are_in_the_line() -> None:
+    busy = process()._replace(cpu_processes=2, cpu_memory=70 * MB)
+    assert "CPU" not in view(process()).line(0)
+    line = view(busy, process()).line(0)
+    assert all(part in line for part in ("2 CPU processes", "170 MiB"))
+
+
 def test_counts_of_processes_are_added_up() -> None:
     one, other, all_of_them = Tally(), Tally(), Tally()
     one.add("a", "q", "done", 0.2)

@@ -56,9 +56,18 @@ def _with_key(world: "World", rng: Random, number: int) -> list[bytes]:
     record = world.oracle.new_job(queue, retry, ttl, 0, repl, is_async)
     record.key = key
     record.kept = kept
+    if not plan.older and not kept and draw() < 0.5:
+        record.until_start = True
+        record.replaces = draw() < 0.5
     options = [b"TTL", b"%d" % ttl, *more_options(record), b"UNIQUE", key]
     if kept:
         options += [b"FOR", b"%d" % kept]
+    if record.replaces:
+        options.append(b"REPLACE")
+        if rng.random() < 0.3:
+            options += [b"DELAY", rng.choice((b"0.5", b"2"))]
+    elif record.until_start:
+        options += [b"UNTIL", b"START"]
     if anyway and rng.random() < 0.5:
         options.append(b"ANYWAY")
         world.oracle.promises.anyway(record)
@@ -146,7 +155,7 @@ def meddler(actor: Actor) -> Program:
         elif fate < 0.5:
             count = [b"COUNT", b"%d" % rng.randrange(1, 5)] if rng.random() < 0.5 else []
             yield line.ask([b"QMOVE", *rng.sample(QUEUES, 2), *count])
-        elif fate < 0.52:
+        elif fate < 0.52 or job.replaces:  # a change would have the wrong headers
             yield line.ask([b"QSTAT", rng.choice(QUEUES), b"FULL"])
         else:
             yield line.ask(_update(job, rng))

@@ -23,6 +23,7 @@ from disque_trio.protocol.bus import (
     ENDJOB,
     GROUPS,
     LOTS,
+    REPLACING,
     SETTLING,
     PacketWriter,
     job_ids,
@@ -142,7 +143,7 @@ class Machine:
         self._wake_at = 0
         packets = PacketWriter(self.id, self.port)
         if self.index in world.plan.older:
-            packets.extensions &= ~(SETTLING | LOTS | GROUPS)
+            packets.extensions &= ~(SETTLING | LOTS | GROUPS | REPLACING)
             packets.refresh()
         connect = MachineNetwork(world.fabric, self).connect
         now = self.now()

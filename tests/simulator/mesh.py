@@ -63,6 +63,9 @@ class StaticMesh(Peers):
     def limits_groups(self, id: bytes) -> bool:
         return self.settles(id)
 
+    def replaces_jobs(self, id: bytes) -> bool:
+        return self.settles(id)
+
     def linked(self, id: bytes) -> bool:
         link = self._links.get(id)
         return link is not None and link.up

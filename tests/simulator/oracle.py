@@ -269,7 +269,8 @@ class Oracle:
         elif not owner.promised_to and not self.promises.may_be_gone(owner, id in self._losses):
             self.problem("a repeat was answered with the id of a job that is nowhere", id)
         if record.key:
-            self.promises.key_answered(owner)
+            record.replied = self.world.loop.now
+            self.promises.key_answered(record, owner)
 
     def _owner(self, record: JobRecord, id: bytes) -> JobRecord:
         """The ADDJOB that made the job ``id``, which was the reply to ``record``, or was delivered

@@ -20,6 +20,7 @@ from tests.simulator.records import (
     expected_headers,
     expected_note,
     expected_priority,
+    token_of,
 )
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Promises:
         self._complain = complain
         self._by_id = by_id
         self._by_key: dict[tuple[bytes, bytes], list[JobRecord]] = {}  # those that were answered
+        self._shared: dict[bytes, list[JobRecord]] = {}  # by id of the job: who were answered so
         self._anyway: set[tuple[bytes, bytes]] = set()  # keys that were used with ANYWAY
         self._forgot_at = -1  # when a node that had lost what it knew last started, in µs
         self._cancelled: dict[bytes, set[int]] = {}  # id: machines that know that it was
@@ -114,8 +116,12 @@ class Promises:
 
     # ---- UNIQUE -------------------------------------------------------------------------------
 
-    def key_answered(self, record: JobRecord) -> None:
-        """Check the reply that ``record`` is the job that has the key."""
+    def key_answered(self, asked: JobRecord, record: JobRecord) -> None:
+        """Check the reply to ``asked`` that ``record`` is the job that has the key."""
+        if record.until_start and self.world.plan.gentle:
+            if record.sent and record.sent[0][0] < asked.asked:
+                self._complain("the job had started before its id was asked for", record.id)
+            self._shared.setdefault(record.id, []).append(asked)
         key = (record.queue, record.key)
         others = self._by_key.setdefault(key, [])
         # The id of a job that ended elsewhere may be returned by a node that has not heard of that.
@@ -137,6 +143,8 @@ class Promises:
         age = max(machine.now() for machine in world.machines) - record.clock
         if record.kept:
             return age < record.kept * 1000  # whatever came of it; and no longer
+        if record.until_start and self._has_started(record):
+            return False
         # Where it ended, the key is free, though a node that was away may not know that.
         if self.ended_by(record.id) or age > record.ttl * 1000:
             return False
@@ -145,6 +153,25 @@ class Promises:
         if record.retry == 0 and (record.sent or record.id in self.given):
             return False
         return not self.became_letter(record.id) and self._is_alive(record.id)
+
+    def _has_started(self, record: JobRecord) -> bool:
+        """Whether a client had, or may have had, the job."""
+        if record.sent or record.id in self.world.oracle.unsent:
+            return True
+        for machine in self.world.machines:
+            job = machine.jobs.get(record.id)
+            beyond = None if job is None else machine.node.store.trailers.of(job)
+            if beyond is not None and beyond.key_state == trailer.STARTED:
+                return True
+        return False
+
+    def _replaced(self, record: JobRecord, body: bytes) -> None:
+        """The job ``record`` starts, with this ``body``: check that it is that of the last ADDJOB
+        that was answered with its id, or of one that was not over then."""
+        ran = self.world.oracle.records[token_of(body)]
+        for asked in self._shared.get(record.id, ()):
+            if asked.replaces and asked is not ran and 0 <= ran.replied < asked.asked:
+                self._complain(f"it starts as {ran.token}, and was {asked.token}", record.id)
 
     def became_letter(self, id: bytes) -> bool:
         """Whether some node has, or had, the dead letter of the job."""
@@ -259,7 +286,11 @@ class Promises:
             self._check_note(machine, id, body)
             if details.get(b"priority", 0) != expected_priority(body):
                 self._complain(f"delivered with the priority {details.get(b'priority', 0)}", id)
-        self._check_version(record, id, body)
+        if record.replaces:
+            if not record.sent:
+                self._replaced(record, body)
+        else:
+            self._check_version(record, id, body)
         if id == record.id:
             self._check_queue(record, entry[0])
         if self.world.plan.groups == "fifo":

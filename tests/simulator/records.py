@@ -24,8 +24,9 @@ class JobRecord:
         later: deliveries of the jobs that it was when it was sent back, by id.
         asked_for: the names of all commands that clients sent about it.
         clock: the lowest time that a machine's clock showed when it was requested, in ms.
-        key: of ADDJOB UNIQUE. kept: seconds of FOR. repeat: the last reply had its id, but the
-            request was for another job with its key.
+        key: of ADDJOB UNIQUE. kept: seconds of FOR. until_start, replaces: it has the key until it
+            starts, and ADDJOB had REPLACE. replied: when it was answered with an id, in µs.
+        repeat: the last reply had its id, but the request was for another job with its key.
         cancel_asked: a client sent CANCEL for it. cancelled: when and on which machine a CANCEL was
             answered.
         versions: how many changes clients sent. updates_open: those that are not answered.
@@ -61,6 +62,9 @@ class JobRecord:
     clock: int = 0
     key: bytes = b""
     kept: int = 0
+    until_start: bool = False
+    replaces: bool = False
+    replied: int = -1
     repeat: bool = False
     cancel_asked: bool = False
     cancelled: list[tuple[int, int]] = field(default_factory=list)

@@ -105,7 +105,7 @@ class HeldJob(JobFields, Delivery):
         self._say_at = 0.0  # when something may be said again
         self._at_most_once = False
         self._last_reason: str | None = None if job.nacks else ""
-        self.terminate = False
+        self.terminate: bool = False
         self._when_cancelled: Callable[[], object] | None = None
         self._outcome = "release"
         self._reason: Name | None = None

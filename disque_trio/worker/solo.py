@@ -16,6 +16,7 @@ import threading
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -40,6 +41,7 @@ from disque_trio.worker.options import Options
 from disque_trio.worker.target import AppError
 
 _PR_SET_PDEATHSIG: Final = 1
+_OOM_SCORE: Final = 200  # of 1000, so that it ends before processes that run many tasks
 _SAID: Final = ("error", "trace", "delay", "final", "runaway")  # of a ``Failed``
 
 
@@ -264,6 +266,9 @@ def main() -> int:
     """Run the process and return its exit status."""
     # A thread that does not run, since a function keeps Python's lock, could not end the process.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    with suppress(OSError, ValueError):
+        score = Path("/proc/self/oom_score_adj")
+        score.write_text(str(max(_OOM_SCORE, int(score.read_text()))))
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     [ours] = inherited()
     sock = socket.socket(fileno=ours)

@@ -16,7 +16,7 @@ from select import select
 from types import SimpleNamespace
 from typing import Any
 
-from disque_trio.worker import parent
+from disque_trio.worker import link
 from disque_trio.worker.command import main
 from tests.support.fork_server import SHIMS
 
@@ -65,5 +65,5 @@ def start(
 if __name__ == "__main__":
     if SHIMS in os.environ:
         replaced = SimpleNamespace(Popen=start, DEVNULL=subprocess.DEVNULL)
-        parent.subprocess = replaced  # type: ignore[assignment]
+        link.subprocess = replaced  # type: ignore[assignment]
     sys.exit(main())

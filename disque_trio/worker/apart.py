@@ -18,7 +18,7 @@ from typing import Any, Final
 import trio
 
 from disque_trio.job_past import death
-from disque_trio.process.fleet import OVERRUN, how_ended
+from disque_trio.process.fleet import BEAT, OVERRUN, how_ended
 from disque_trio.process.logs import Log
 from disque_trio.tasks.core import Core
 from disque_trio.tasks.current import CurrentJob
@@ -129,6 +129,7 @@ class _Run:
         job: the job; ``current``: what its task sees of it.
         definition, serializer: the task, and the serializer for its result.
         alone: whether the process is ended whenever the job is cancelled.
+        stuck_after: seconds without a sign of life after which it is killed; None: never.
 
     Attributes:
         begun: whether the function was called.
@@ -144,6 +145,7 @@ class _Run:
         log: Log,
         *,
         alone: bool,
+        stuck_after: float | None,
     ) -> None:
         self.begun = False
         self._solo = solo
@@ -152,6 +154,8 @@ class _Run:
         self._definition = definition
         self._serializer = serializer
         self._alone = alone
+        self._stuck_after = stuck_after
+        self._heard = trio.current_time()
         self._log = log
         self._late = False
         self._terminated = False
@@ -197,6 +201,19 @@ class _Run:
             with trio.CancelScope(shield=True):  # so that all of it is sent
                 await self._solo.link.send("lost", id=self._current.id)
 
+    async def _look_after(self, silence: float) -> None:
+        """Kill the process once it has not answered for ``silence`` seconds."""
+        while trio.current_time() - self._heard <= silence:
+            with trio.move_on_after(silence):
+                await self._solo.link.send("ping")
+            await trio.sleep(min(silence / 3, BEAT))
+        self._log.warning(
+            "the process of a task does not answer: it is killed",
+            job=self._job.id,
+            pid=self._solo.popen.pid,
+        )
+        self._solo.kill()
+
     async def _limit(self, seconds: float) -> None:
         """End the function when its time is over."""
         await trio.sleep(seconds)
@@ -222,10 +239,13 @@ class _Run:
             gone = solo.gone  # what it said before that has yet to be read
             with trio.move_on_after(_LOOK) as look:
                 message = await solo.receive()
+                self._heard = trio.current_time()
                 if message is None or message["kind"] in ("returned", "raised", "cancelled"):
                     return message
                 if message["kind"] == "begun":
                     self.begun = True
+                    if self._stuck_after is not None:
+                        nursery.start_soon(self._look_after, self._stuck_after)
                     if timeout is not None:
                         nursery.start_soon(
                             self._limit, timeout + OVERRUN * message["limits_itself"]
@@ -307,7 +327,16 @@ class Apart:
                     self._log.notice(
                         "a task runs in a process of its own", job=job.id, pid=solo.popen.pid
                     )
-                run = _Run(solo, job, current, definition, serializer, self._log, alone=alone)
+                run = _Run(
+                    solo,
+                    job,
+                    current,
+                    definition,
+                    serializer,
+                    self._log,
+                    alone=alone,
+                    stuck_after=self._options.stuck_after,
+                )
                 try:
                     async with self._using(solo, alone=alone):
                         return await run.run(body)

@@ -247,7 +247,12 @@ def _pickled(value: object) -> bytes:
         return b""
 
 
-def _listen(solo: Solo, sock: socket.socket, orders: "queue.SimpleQueue[Message | None]") -> None:
+def _listen(
+    solo: Solo,
+    link: SoloLink,
+    sock: socket.socket,
+    orders: "queue.SimpleQueue[Message | None]",
+) -> None:
     """Take orders, and end when the worker process does."""
     for message in messages(sock):
         match message["kind"]:
@@ -257,6 +262,8 @@ def _listen(solo: Solo, sock: socket.socket, orders: "queue.SimpleQueue[Message 
                 solo.lost(message["id"])
             case "end":
                 solo.end()
+            case "ping":
+                link.send(line("pong"))
             case "finish":
                 orders.put(None)
     os._exit(1)
@@ -285,7 +292,7 @@ def main() -> int:
     if signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
         signal.signal(signal.SIGTERM, solo.on_signal)
     orders: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(solo, sock, orders), daemon=True).start()
+    threading.Thread(target=_listen, args=(solo, link, sock, orders), daemon=True).start()
     while (order := orders.get()) is not None:
         link.send(solo.run(order))
     solo.shutdown()

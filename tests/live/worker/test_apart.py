@@ -110,6 +110,8 @@ class Said:
 
     def notice(self, event: str, **fields: Any) -> None: ...
 
+    warning = notice
+
 
 class Rig:
     """Runs tasks of an app in processes of their own."""
@@ -382,6 +384,19 @@ async def test_a_signal_meant_for_all_processes_does_not_end_a_task(tmp_path: Pa
 
         nursery.start_soon(send)
         assert await one.run("watch", job=job) == "lost"
+
+
+async def test_a_process_that_hangs_is_killed_if_that_is_wanted(tmp_path: Path) -> None:
+    async with rig(tmp_path, "--stuck-after 3") as one, trio.open_nursery() as nursery:
+
+        async def stop() -> None:
+            [pid] = await one.noted("begun")
+            os.kill(pid, signal.SIGSTOP)
+
+        nursery.start_soon(stop)
+        with pytest.raises(Failed, match="its process died: killed by SIGKILL") as failed:
+            await one.run("wait")
+        assert failed.value.crashed
 
 
 async def test_a_value_that_cannot_cross_is_final(tmp_path: Path) -> None:

@@ -346,6 +346,9 @@ def connect(
     return connect_to(cluster, retry_for, connect_timeout)
 
 
-def connect_to(cluster: Cluster, retry_for: float, connect_timeout: float = 5.0) -> Client:
-    """Like ``connect``, but takes the nodes and their credentials as a ``Cluster``."""
-    return Client(Portal(lambda: connecting.connect_to(cluster, retry_for, connect_timeout)))
+def connect_to(
+    cluster: Cluster, retry_for: float, connect_timeout: float = 5.0, first: float | None = None
+) -> Client:
+    """Like ``connect``, but takes the nodes and their credentials as a ``Cluster``. ``first``: the
+    seconds for which to try at the start, if that differs."""
+    return Client(Portal(lambda: connecting.connect_to(cluster, retry_for, connect_timeout, first)))

@@ -101,6 +101,7 @@ class Link(Protocol):
     def cluster(self) -> Cluster: ...
     @property
     def express(self) -> Express: ...
+    def lost(self) -> None: ...
     def _deliver(self, message: Message, queue: str) -> None: ...
 
 
@@ -162,6 +163,15 @@ class Channel(virtual.Channel):
             raise error.first from None
 
     def _add(self, add: Callable[..., object], to: str, message: Message, *, topic: bool) -> None:
+        try:
+            self._try_to_add(add, to, message, topic)
+        except ConnectionLost:
+            self.connection.lost()
+            raise
+
+    def _try_to_add(
+        self, add: Callable[..., object], to: str, message: Message, topic: bool
+    ) -> None:
         at = messages.due(message["headers"])
         ttl: float | None = messages.expires(message)
         ttl = self._options.ttl if ttl is None else max(ttl, 1)

@@ -2,11 +2,17 @@
 
 import os
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from ssl import CERT_NONE, SSLContext
 from typing import Any, Final, Self
 
+import trio
+
+from disque_trio.client import Client as AsyncClient
+from disque_trio.client import ConnectionLost
 from disque_trio.client.requests import kept_for
 from disque_trio.client.sync import Client
 from disque_trio.client.sync.client import connect_to
@@ -14,6 +20,9 @@ from disque_trio.client.urls import Cluster
 from disque_trio.respclient.tls import Tls
 
 DAY: Final = 86_400
+_HOPELESS: Final = 5.0
+"""Seconds for which attempts to find a node are brief, once a long one has failed."""
+_BRIEF: Final = 0.5  # s
 _SSL: Final = {
     "ca_certs": "ca_file",
     "ca_path": "ca_dir",
@@ -85,6 +94,7 @@ class Clients:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._clients: dict[Access, tuple[Client, int]] = {}
+        self._hopeless: dict[Access, float] = {}  # until when
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
@@ -100,12 +110,24 @@ class Clients:
         """
         with self._lock:
             client, users = self._clients.get(access, (None, 0))
-            if client is None:
-                client = connect_to(access.cluster, access.retry_for, access.connect_timeout)
-            else:
-                client.execute("PING")
+            first = _BRIEF if time.monotonic() < self._hopeless.get(access, 0.0) else None
+            try:
+                if client is None:
+                    client = connect_to(
+                        access.cluster, access.retry_for, access.connect_timeout, first
+                    )
+                else:
+                    client.run(partial(_ping, seconds=first))
+            except ConnectionLost:
+                self.lost(access)
+                raise
             self._clients[access] = client, users + 1
             return client
+
+    def lost(self, access: Access) -> None:
+        """Note that no node was reached for as long as ``access`` says. Celery and kombu soon try
+        again, several times; these attempts are to be brief."""
+        self._hopeless[access] = time.monotonic() + _HOPELESS
 
     def give_back(self, access: Access) -> None:
         """Note that there is one user fewer; the last one closes the client."""
@@ -118,6 +140,14 @@ class Clients:
                 return
             del self._clients[access]
         client.close()
+
+
+async def _ping(client: AsyncClient, seconds: float | None) -> None:
+    """Check that a node answers within this time; None: as long as the client tries."""
+    with trio.move_on_after(float("inf") if seconds is None else seconds):
+        await client.execute("PING")
+        return
+    raise ConnectionLost("no node answers")
 
 
 CLIENTS: Final = Clients()

@@ -93,6 +93,11 @@ class Transport(virtual.Transport):
             raise ConnectionLost("the connection is closed")
         return self._express
 
+    def lost(self) -> None:
+        """Note that no node was reached in time."""
+        if self._access is not None:
+            CLIENTS.lost(self._access)
+
     def driver_version(self) -> str:
         return VERSION
 

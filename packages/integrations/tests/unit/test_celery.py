@@ -16,14 +16,14 @@ from celery.exceptions import ImproperlyConfigured
 from kombu.transport import resolve_transport
 
 import disque_integrations.celery
-from disque_integrations.celery import messages, revoking
+from disque_integrations.celery import messages, options, revoking
 from disque_integrations.celery.backend import Backend
 from disque_integrations.celery.chords import Parts
 from disque_integrations.celery.inbox import Inbox
 from disque_integrations.celery.options import TransportOptions, cluster_of
 from disque_integrations.celery.store import Entry, Store
 from disque_integrations.celery.transport import Transport
-from disque_trio.client import Job
+from disque_trio.client import ConnectionLost, Job
 from disque_trio.extras import how_to_install
 
 
@@ -116,8 +116,8 @@ def test_the_jobs_of_tasks_can_be_found_by_their_ids() -> None:
 
 
 def test_options_come_from_all_sources() -> None:
-    options = TransportOptions.of({"retry": 7, "queue_prefix": "x.", "max_retries": 3})
-    assert options == TransportOptions(retry=7, queue_prefix="x.")
+    given = TransportOptions.of({"retry": 7, "queue_prefix": "x.", "max_retries": 3})
+    assert given == TransportOptions(retry=7, queue_prefix="x.")
 
 
 def test_urls_without_a_host_mean_localhost() -> None:
@@ -129,6 +129,29 @@ def test_the_backend_uses_the_nodes_of_the_broker_and_hides_the_password() -> No
     with Celery(broker="disque://:p@a;disque://b:1", backend="disque://") as app:
         assert app.backend.as_uri() == "disque://a:7711;disque://b:1"
         assert app.backend.as_uri(include_password=True) == "disque://"
+
+
+def test_attempts_to_find_a_node_are_brief_once_a_long_one_has_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    firsts: list[float | None] = []
+
+    def connect_to(*_: object) -> None:
+        firsts.append(cast(float | None, _[3]))
+        raise ConnectionLost("there is none")
+
+    monkeypatch.setattr(options, "connect_to", connect_to)
+    clients = options.Clients()
+    access = options.Access(cluster_of(["disque://a"]), 5.0, 5.0)
+    other = options.Access(cluster_of(["disque://b"]), 5.0, 5.0)
+    for one in (access, access, other):
+        with pytest.raises(ConnectionLost):
+            clients.take(one)
+    first, second, third = firsts
+    assert first is None
+    assert second is not None
+    assert second < 1
+    assert third is None
 
 
 def test_an_inbox_wakes_its_waiter_once() -> None:

@@ -29,7 +29,7 @@ class BackendOptions:
 
     url: str | list[str] = "disque://127.0.0.1:7711"
     prefix: str = "django"
-    retry_for: float = 10.0
+    retry_for: float = 5.0
     retry: int = 20
     task_ttl: int = 30 * DAY
     result_ttl: int = DAY

@@ -53,7 +53,7 @@ class DisqueBroker(Broker):
         url: str | Sequence[str] = URL,
         middleware: list[Middleware] | None = None,
         namespace: str = "dramatiq",
-        retry_for: float = 30.0,
+        retry_for: float = 5.0,
         message_ttl: int = 30 * DAY,
         dead_message_ttl: int = 7 * DAY,
         retry: int = 20,

@@ -9,11 +9,12 @@ from django.test import override_settings
 from packages.integrations.tests.support.django_world import disconnect, tasks, tasks_on
 from packages.integrations.tests.support.task_story import FAULTS, Workers, replicate, tell, url
 from tests.support import PYTHONPATH
-from tests.support.harness import ClusterFactory, LiveNode
+from tests.support.harness import HANG_SECONDS, ClusterFactory, LiveNode
 
 
 def enqueue(nodes: Sequence[LiveNode], names: Sequence[str]) -> None:
-    with override_settings(TASKS=tasks_on(url(nodes), replicate=replicate(nodes))):
+    options = {"replicate": replicate(nodes), "retry_for": HANG_SECONDS}
+    with override_settings(TASKS=tasks_on(url(nodes), **options)):
         for name in names:
             tasks.work.enqueue(name)
     disconnect()

@@ -16,11 +16,12 @@ from packages.integrations.tests.support.task_story import (
     url,
 )
 from tests.support import PYTHONPATH
-from tests.support.harness import ClusterFactory, LiveNode
+from tests.support.harness import HANG_SECONDS, ClusterFactory, LiveNode
 
 
 def enqueue(nodes: Sequence[LiveNode], names: Sequence[str]) -> None:
-    broker = DisqueBroker(url=url(nodes), retry=RETRY, replicate=replicate(nodes))
+    options = {"retry": RETRY, "replicate": replicate(nodes)}
+    broker = DisqueBroker(url=url(nodes), retry_for=HANG_SECONDS, **options)
     try:
         for name in names:
             broker.enqueue(

@@ -63,7 +63,7 @@ def test_a_worker_is_started_and_looked_at(type_in: Type) -> None:
         f"  {url}\n{worker} > worker.log &\n" + health,
         "  " + "\n".join(rest) + "\n  kill $!\n",
     )
-    assert "sent\n" in printed
+    assert "paid\n" in printed
     assert "ok: 2 of 2 processes serve, 0 tasks run" in printed
 
 

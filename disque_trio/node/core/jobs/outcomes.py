@@ -20,6 +20,7 @@ from disque_trio.node.core.jobs.job import (
     id_minutes,
 )
 from disque_trio.node.core.jobs.progress import Progress
+from disque_trio.node.core.jobs.recent_ids import RecentIds
 from disque_trio.node.core.jobs.registry import Registry
 from disque_trio.node.core.jobs.trailers import Trailers
 from disque_trio.protocol import trailer as endings
@@ -211,6 +212,9 @@ class Watch:
         raise NotImplementedError
 
 
+MAX_TOMBSTONES: Final = 10_000  # jobs; up to twice as many are remembered
+
+
 class Outcomes:
     """One node's record of jobs that have ended.
 
@@ -226,6 +230,7 @@ class Outcomes:
         at: index of the next one.
         kept: results, and other outcomes that somebody waited for.
         cancelled: cancelled jobs.
+        gone: jobs that are no longer here, as they have ended (see ``tombstones``).
         total_expired, total_cancelled: the counters in INFO stats.
     """
 
@@ -234,6 +239,7 @@ class Outcomes:
         self.result_ttl = DEFAULT_RESULT_TTL
         self.kept = Kept(machine)
         self.cancelled = Kept(machine)
+        self.gone = RecentIds(MAX_TOMBSTONES)
         self.total_expired = 0
         self.total_cancelled = 0
         self._machine = machine

@@ -3,17 +3,12 @@
 A copy that was sent earlier may still arrive, over a connection that was given up since.
 """
 
-from typing import Final
-
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.jobs.outcomes import Outcomes
-from disque_trio.node.core.jobs.recent_ids import RecentIds
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
 from disque_trio.protocol.endjob import EndJob
 from disque_trio.protocol.trailer import ACKED, CANCELLED, Ending
-
-MAX_TOMBSTONES: Final = 10_000  # jobs; up to twice as many are remembered
 
 
 class Tombstones:
@@ -25,7 +20,7 @@ class Tombstones:
     """
 
     def __init__(self, peers: Peers, packets: PacketWriter, outcomes: Outcomes) -> None:
-        self.ended = RecentIds(MAX_TOMBSTONES)
+        self.ended = outcomes.gone
         self._peers = peers
         self._packets = packets
         self._outcomes = outcomes

@@ -548,6 +548,9 @@ class JobStore:
             self.total_evicted += 1
             if self.notes.noting:
                 self.notes.note(schema.EVICTED, job)
+            if job.state == ACKED:
+                # Other holders may not know it yet, and give it to this node again.
+                self.outcomes.gone.add(job.id)
             self.delete(job)
         if memory.used > wanted:
             self.outcomes.kept.make_room(wanted)

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status: 0, or 1 after an error reply, a lost or refused connection, or a mistake
-        on the command line, or 130 when interrupted.
+        on the command line, or 130 when interrupted; of ``check`` see there.
     """
     try:
         options = parse_options(sys.argv[1:] if arguments is None else arguments, os.environ)
@@ -74,6 +74,10 @@ def _run(options: Options) -> int:
         from disque_trio.cli.top.running import run_top
 
         return run_top(options)
+    if options.command and options.command[0].lower() == b"check":
+        from disque_trio.cli.check import run_check
+
+        return run_check(options)
     if options.command:
         command = options.command
         if options.last_from_stdin:

@@ -202,6 +202,17 @@ def test_rates_and_queues_are_shown(at_node: Typist) -> None:
     assert said[0].split() in [line.split() for line in rates.splitlines()]
 
 
+def test_a_cluster_is_asked_how_it_is(at_node: Typist) -> None:
+    [ask] = block("docs/conditions.md", "redis-cli -p 7711 INFO").lines()
+    [(check, [shown])] = block("docs/cli.md", "$ disque -p 7711 check").typed()
+    typed = at_node.type(IN_PLACE + f"  {ask}\n  echo ---\n  {check}\n")
+    alarms, _, said = typed.partition("---\n")
+    assert "alarms:0" in alarms.split()
+    assert said.startswith("DISQUE OK - 1 of 1 nodes are well | ")
+    figures = [word.partition("=")[0] for word in said.partition("|")[2].split()]
+    assert figures == [word.partition("=")[0] for word in shown.partition("|")[2].split()]
+
+
 def test_consoles_are_started(at_node: Typist) -> None:
     page = "packages/console/docs/console.md"
     first = block(page, "pip install").lines()[1]

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
-from heapq import nlargest
+from heapq import nlargest, nsmallest
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from disque_trio.health.queues import QueueSeen
+from disque_trio.health.table import NO_WORKER_AFTER, WAITS_TOO_LONG
 from disque_trio.overview.names import matching
 from disque_trio.overview.rates import Counters
 from disque_trio.overview.series import Series
@@ -138,6 +140,10 @@ class QueueTable:
         self._histories: dict[str, Series] = {}
         self._counted: dict[str, float] = {}  # by node: when the count of all its jobs began
         self._listed: dict[str, Set[str]] = {}  # by node: the queues that it has
+        # Since when the jobs of a queue wait, and none was given out, by queue.
+        self._unserved: dict[str, float] = {}
+        # When jobs of a queue last became dead letters, and how many, by queue.
+        self._died: dict[str, tuple[float, int]] = {}
 
     def __len__(self) -> int:
         return len(self._shares)
@@ -218,6 +224,8 @@ class QueueTable:
                 continue
             found = counts.get(queue, NOTHING)
             share.full_asked, share.full_until = begun, now + keep
+            if share.dead is not None and found[2] > share.dead:
+                self._died[queue] = now, found[2] - share.dead
             if found != (share.delayed, share.in_hand, share.dead) or share.paged is not None:
                 share.paged = None  # nobody has said
                 share.delayed, share.in_hand, share.dead = found
@@ -289,6 +297,34 @@ class QueueTable:
             node not in shares and queue not in names for node, names in self._listed.items()
         )
 
+    def waiting(self, now: float, letters: Set[str], most: int) -> list[QueueSeen]:
+        """The queues whose jobs may have waited for too long at ``now`` (s), and those that have
+        got dead letters; at most ``most`` of either, and none of the queues of ``letters``."""
+        late = [name for name, at in self._unserved.items() if now - at >= NO_WORKER_AFTER]
+        names = nsmallest(most, late, key=self._unserved.__getitem__)
+        names += [row.name for row in self.top("oldest", most) if row.oldest >= WAITS_TOO_LONG]
+        names += nlargest(most, self._died, key=self._died.__getitem__)
+        found = []
+        for name in dict.fromkeys(names):
+            row = self.row(name)
+            if row is None or name in letters:
+                continue
+            unserved, died = self._unserved.get(name), self._died.get(name)
+            found.append(
+                QueueSeen(
+                    name,
+                    row.length,
+                    row.oldest,
+                    row.paused in ("out", "all"),
+                    row.blocked,
+                    None if unserved is None else now - unserved,
+                    row.dead is not None and row.dead >= row.length > 0,
+                    None if died is None else now - died[0],
+                    0 if died is None else died[1],
+                )
+            )
+        return found
+
     def history(self, queue: str) -> Series | None:
         """The last hour of a queue; None if nothing happened."""
         return self._histories.get(queue)
@@ -320,6 +356,10 @@ class QueueTable:
     def _note(self, queue: str, grown: Mapping[str, int], now: float, since: float | None) -> None:
         history = self._histories.get(queue)
         length = sum(share.length for share in self._shares[queue].values())
+        if not length:
+            self._unserved.pop(queue, None)
+        elif grown.get("delivered") or now < self._unserved.setdefault(queue, now):
+            self._unserved[queue] = now
         if history is None:
             if not (length or any(grown.values())):
                 return
@@ -336,6 +376,8 @@ class QueueTable:
         del self._shares[queue]
         self._rows.pop(queue, None)
         self._histories.pop(queue, None)
+        self._unserved.pop(queue, None)
+        self._died.pop(queue, None)
         self._stale.discard(queue)
 
 

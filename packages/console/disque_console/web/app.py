@@ -25,6 +25,8 @@ from disque_console.web.rendering import STATIC, THEME_COOKIE, THEMES, Rendering
 from disque_console.web.security import Gate
 from disque_console.web.views import job
 from disque_console.web.visit import Missing, TooLarge, TooSlow, Visit, Visitor
+from disque_trio.health.table import CRITICAL
+from disque_trio.overview.attention import summary
 
 THEME_SECONDS: Final = 365 * 86400
 
@@ -127,7 +129,7 @@ def application(console: Console) -> ASGIApp:
             return None
 
     async def health(request: Request) -> Response:
-        return PlainTextResponse("ok\n")
+        return _health(console, request)
 
     async def body(visit: Visit) -> Response:
         try:
@@ -155,11 +157,24 @@ def application(console: Console) -> ASGIApp:
         route("/logout", entrance.leave, "POST"),
         route("/theme", theme),
         Route("/health", health),
+        Route("/health/{of}", health),
         Mount("/static", Static(), name="static"),
     ]
     handlers = Failures(rendering).handlers
     prefixed = [Mount(console.prefix, routes=routes)] if console.prefix else routes
     return Headers(Gate(Starlette(routes=prefixed, exception_handlers=handlers), console))
+
+
+def _health(console: Console, request: Request) -> Response:
+    """How the cluster is: a word, then a line for each severity and kind of condition. It has no
+    names: anybody may ask."""
+    of = request.path_params.get("of", "")
+    if of not in ("", "cluster"):
+        raise HTTPException(404)
+    word, counts = summary(console.cluster, time.time())
+    lines = [f"{severity} {kind} {count}" for (severity, kind), count in counts.items()]
+    status = HTTPStatus.SERVICE_UNAVAILABLE if of and word == CRITICAL else HTTPStatus.OK
+    return PlainTextResponse("\n".join([word, *lines, ""]), status)
 
 
 async def _show(rendering: Rendering, page: Page, visit: Visit) -> Response:

@@ -5,6 +5,7 @@ from typing import Final
 from disque_console.model.budgets import budgets
 from disque_console.model.membership import members, together
 from disque_console.web.visit import Shown, Visit
+from disque_trio.overview.attention import own_alarms
 from disque_trio.overview.groups import groups
 
 MATRIX: Final = 30  # nodes; the table of links is not shown for more
@@ -21,5 +22,6 @@ async def view(visit: Visit) -> Shown:
             "here": [state.address for state in states if state.here],
             "matrix": len(found) <= MATRIX,
             "users": budgets(states),
+            "alarms": {state.address: own_alarms(state) for state in states},
         }
     )

@@ -5,6 +5,7 @@ from typing import Final
 from disque_console.web.charts import Line, chart
 from disque_console.web.visit import Shown, Visit
 from disque_trio import humanize
+from disque_trio.overview.attention import concerns, own_alarms
 from disque_trio.overview.groups import groups
 from disque_trio.overview.nodes import COUNTED
 
@@ -15,6 +16,8 @@ LONGEST: Final = 8  # queues to show
 async def view(visit: Visit) -> Shown:
     """The first page."""
     cluster = visit.cluster
+    nodes = groups(cluster.nodes.all())
+    alarms = {state.address: own_alarms(state) for state in cluster.nodes.all()}
     longest = cluster.queues.top("length", LONGEST)
     oldest = cluster.queues.top("oldest", 1)
     return Shown(
@@ -27,7 +30,13 @@ async def view(visit: Visit) -> Shown:
             "oldest": oldest[0] if oldest and oldest[0].oldest else None,
             "longest": [row for row in longest if row.length],
             "queue_count": len(cluster.queues),
-            "nodes": groups(cluster.nodes.all()),
+            "nodes": nodes,
+            "attention": concerns(cluster, visit.now),
+            "alarms": alarms,
+            "together": {
+                node.name: [line for state in node.states for line in alarms[state.address]]
+                for node in nodes
+            },
             "lines": RATES,
             "throughput": chart(
                 cluster.history, RATES, visit.now, "Jobs per second in the last hour"

@@ -11,9 +11,10 @@ from typing import Final, TypeVar
 
 from disque_trio.glob import MAX_PATTERN, Glob
 from disque_trio.node.commands.arguments import at_least, parse_count
+from disque_trio.node.commands.first_jobs import FirstJobs, first_count
+from disque_trio.node.commands.job_filter import JobFilter
 from disque_trio.node.commands.jobs import describe, wanted_fields
-from disque_trio.node.core.changes.contents import is_delivered
-from disque_trio.node.core.changes.state_counts import STAGES, JobStateCounts, stage_of
+from disque_trio.node.core.changes.state_counts import STAGES, JobStateCounts
 from disque_trio.node.core.jobs.job import ACTIVE, FLAG_PAUSED, STATE_NAMES, Job
 from disque_trio.node.core.jobs.registry import Registry
 from disque_trio.node.core.node import Node
@@ -66,6 +67,12 @@ def _group(word: bytes) -> int:
     return 0
 
 
+def _text(word: bytes) -> int:
+    if not word:
+        raise CommandError("ERR the text to look for in a BODY is empty")
+    return 0
+
+
 def _reply(word: bytes) -> int:
     if word.lower() not in (b"all", b"id", b"counts"):
         raise CommandError("ERR Invalid REPLY type, try ID or ALL")
@@ -85,6 +92,8 @@ JSCAN: Final[dict[str, Value]] = {
     "MAXAGE": number("ERR MAXAGE must be a number of seconds"),
     "MINRETURNS": number("ERR MINRETURNS must be a non negative number"),
     "GROUP": _group,
+    "BODY": _text,
+    "FIRST": first_count,
     "REPLY": _reply,
     "MAXBODY": parse_size,
 }
@@ -176,78 +185,12 @@ def qscan(node: Node, client: Client, args: list[bytes]) -> None:
     node.batches.read(_QueueReading(node, client, args))
 
 
-class JobFilter:
-    """The jobs that JSCAN returns.
-
-    Attributes:
-        queues, states: one of these, if any are given. Repeating one costs nothing. A state is one
-            of ``STATE_NAMES`` or of ``STAGES``.
-        min_age, max_age: s since the job was added; -1: not given.
-        returns: how often it was queued again, at least.
-        group: its group; empty: any.
-        headers: names and values, all of which it has.
-        taken: a client of this node has it, and has yet to acknowledge it.
-    """
-
-    def __init__(self, words: Found) -> None:
-        self.queues = set(words.all("QUEUE"))
-        self.states = {state.lower() for state in words.all("STATE")}
-        self.min_age = words.number("MINAGE", -1)
-        self.max_age = words.number("MAXAGE", -1)
-        self.returns = words.number("MINRETURNS", 0)
-        self.group = words.text("GROUP")
-        headers = words.all("HEADER")
-        self.headers = set(zip(headers[::2], headers[1::2], strict=True))
-        self.taken = words.has("TAKEN")
-
-    def only_queues(self) -> bool:
-        """Whether it asks for nothing but queues."""
-        return not (
-            self.states
-            or self.min_age >= 0
-            or self.max_age >= 0
-            or self.returns
-            or self.group
-            or self.headers
-            or self.taken
-        )
-
-    def takes(self, node: Node, job: Job) -> bool:
-        """Whether ``job`` is one of them."""
-        if (
-            job.body is None
-            or (self.queues and job.queue not in self.queues)
-            or int(job.nacks + job.deliveries) < self.returns
-            or (self.taken and not (job.retry and is_delivered(job)))
-        ):
-            return False
-        age = (node.now - job.ctime // 1_000_000) // 1000
-        if age < self.min_age or 0 <= self.max_age < age:
-            return False
-        if self.states and not self._is_in(node, job):
-            return False
-        return not (self.headers or self.group) or self._carries(node, job)
-
-    def _is_in(self, node: Node, job: Job) -> bool:
-        """Whether ``job`` is in one of the states."""
-        # A job that has ended since the scan found it has no name.
-        if job.state < len(STATE_NAMES) and STATE_NAMES[job.state] in self.states:
-            return True
-        stage = stage_of(job, node.store.trailers.is_dead_letter(job), node.now)
-        return stage in self.states
-
-    def _carries(self, node: Node, job: Job) -> bool:
-        """Whether ``job`` has the group and the headers."""
-        trailer = node.store.trailers.of(job)
-        if trailer is None or (self.group and trailer.group != self.group):
-            return False
-        there = list(zip(trailer.headers[::2], trailer.headers[1::2], strict=True))
-        return all(header in there for header in self.headers)
-
-
 def jscan(node: Node, client: Client, args: list[bytes]) -> None:
     """JSCAN."""
     words = node.read(args)
+    if words.has("FIRST"):
+        node.batches.read(FirstJobs(node, client, args, words))
+        return
     reading = _JobCounts if words.text("REPLY").lower() == b"counts" else _JobReading
     node.batches.read(reading(node, client, args, words))
 
@@ -279,6 +222,7 @@ class _JobReading(_Scan[Job]):
         return node.paging.views.scan(cursor, count)
 
     def takes(self, item: Job) -> bool:
+        self.spent += self._wanted.work(item)
         return self._wanted.takes(self.node, item)
 
     def entry(self, item: Job) -> bytes:

@@ -63,8 +63,8 @@ _QSCAN: Final = (
 _JSCAN: Final = (
     "[cursor] [COUNT count] [BUSYLOOP] [QUEUE queue [QUEUE queue ...]] "
     "[STATE state [STATE state ...]] [MINAGE seconds] [MAXAGE seconds] [MINRETURNS count] "
-    "[GROUP name] [HEADER name value [HEADER name value ...]] [TAKEN] [REPLY all|id|counts] "
-    "[CLIENT] [MAXBODY bytes]"
+    "[GROUP name] [HEADER name value [HEADER name value ...]] [TAKEN] [BODY text] [FIRST count] "
+    "[REPLY all|id|counts] [CLIENT] [MAXBODY bytes]"
 )
 _CRON: Final = (
     "SET name times [TZ zone] [CATCHUP] queue job [option ...] | LIST | GET name | DEL name "

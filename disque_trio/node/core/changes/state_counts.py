@@ -9,8 +9,17 @@ from collections.abc import Callable
 from typing import Final
 
 from disque_trio.node.core.changes.contents import is_delivered
-from disque_trio.node.core.jobs.job import ACTIVE, FLAG_PAUSED, QUEUED, WAIT_REPL, Job, first_due
+from disque_trio.node.core.jobs.job import (
+    ACTIVE,
+    FLAG_PAUSED,
+    FLAG_TRAILER,
+    QUEUED,
+    WAIT_REPL,
+    Job,
+    first_due,
+)
 from disque_trio.node.core.jobs.registry import SHARDS
+from disque_trio.node.core.jobs.trailers import Trailers
 from disque_trio.node.core.queues.core import Core
 from disque_trio.respserver.client import Client, Pending
 
@@ -53,20 +62,26 @@ DEAD: Final = b"dead"
 STAGES: Final = (RUNNING, DELAYED, RETRIED, DEAD)
 
 
-def stage_of(job: Job, dead: bool, now: int) -> bytes:
-    """The stage of ``job`` at ``now`` (ms), which is one of ``STAGES``, or empty. ``dead``: it is a
-    dead letter. One that a worker has runs, also if it came back before; a copy has no stage until
-    this node queues it."""
-    state = state_of(job, now)
-    if state == IN_HAND:
-        return RUNNING
-    if state in (COPY, ADDING, ENDED):
-        return b""
-    if dead:
+def stage_of(job: Job, trailers: Trailers, now: int) -> bytes:
+    """The stage of ``job`` at ``now`` (ms), which is one of ``STAGES``, or empty. One that a worker
+    has runs, also if it came back before; a copy has no stage until this node queues it."""
+    queued = job.state == QUEUED
+    later = False
+    if not queued:
+        # As ``state_of``, without the states that need not be told apart here: lists look at all
+        # jobs of the node.
+        if job.state != ACTIVE:
+            return b""
+        if is_delivered(job):
+            return RUNNING if job.retry else b""
+        later = bool(job.flags & FLAG_PAUSED) or bool(job.delay and first_due(job) > now)
+        if not later and job.delivered is not None:
+            return b""
+    if job.flags & FLAG_TRAILER and trailers.is_dead_letter(job):
         return DEAD
     if job.nacks + job.deliveries > 0:
         return RETRIED
-    return DELAYED if state == LATER else b""
+    return DELAYED if later else b""
 
 
 class JobStateCounts:

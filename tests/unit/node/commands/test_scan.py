@@ -2,12 +2,14 @@
 
 import random
 from typing import Any
+from zlib import crc32
 
 import pytest
 
 from disque_trio.node.commands.scan import JobFilter
 from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.jobs.job import Job
+from disque_trio.respserver.slices import do_slice
 from tests.support.node_bench import JOB_FIELDS, Bench
 
 BAD = "ERR invalid cursor or option name"
@@ -329,3 +331,137 @@ def test_words_that_come_again_and_again_make_no_step_longer() -> None:
     again = [b"STATE", b"queued", b"HEADER", b"a", b"b"] * 1_000
     wanted = JobFilter(build_table()[b"jscan"].words.read([b"JSCAN", *again]))
     assert (len(wanted.states), len(wanted.headers)) == (1, 1)
+
+
+def test_jobs_are_found_by_a_text_in_their_bodies(bench: Bench) -> None:
+    one = bench.add("q", '{"to": "ann@example.com"}')
+    two = bench.add("q", '{"to": "bob@example.com"}')
+    assert sorted(walk(bench, "JSCAN", "BODY", "@example.com")) == sorted([one, two])
+    assert walk(bench, "JSCAN", "BODY", "ann@", "STATE", "queued") == [one]
+    assert walk(bench, "JSCAN", "BODY", "Ann@") == []
+    assert bench.error("JSCAN", "BODY", "") == "ERR the text to look for in a BODY is empty"
+    counts, found = first(bench, "queued", 5, "BODY", "bob")
+    assert (counts["queued"], found) == (1, [two])
+
+
+def test_long_bodies_are_searched_in_slices(bench: Bench) -> None:
+    for _ in range(20):
+        bench.add("q", "x" * (1 << 20))
+    found = bench.add("q", "y" * (1 << 20) + "needle")
+    bench.send(bench.me, "JSCAN", "BUSYLOOP", "BODY", "needle")
+    turns = 0
+    while bench.node.batches.waiting:
+        do_slice(bench.node, bench.now)
+        turns += 1
+    assert turns > 5
+    assert bench.replies(bench.me) == [[b"0", [found]]]
+
+
+# ---- the first ones of a list -------------------------------------------------------------------
+
+
+def first(
+    bench: Bench, state: str, count: int, *words: str | int
+) -> tuple[dict[str, int], list[Any]]:
+    """The counts of the lists, and the first jobs of one."""
+    reply = bench("JSCAN", "FIRST", count, "STATE", state, *words)
+    assert isinstance(reply, list)
+    counts: Any = reply[0]
+    found: Any = reply[1]
+    names = [name.decode() for name in counts[::2]]
+    return dict(zip(names, counts[1::2], strict=True)), found
+
+
+def test_each_list_has_its_order_and_all_are_counted(bench: Bench) -> None:
+    bench("QSET", "*", "DEAD", "letters")
+    old, new = bench.add("fresh"), bench.add("fresh")
+    late, soon = bench.add("q", "b", "DELAY", 50), bench.add("q", "b", "DELAY", 20)
+    jobs = [bench.add("work") for _ in range(6)]
+    for id in bench.get_all("work", count=2):
+        bench("NACK", id, "DELAY", 60 if id == jobs[0] else 30)
+    for id in bench.get_all("work", count=2):
+        bench.advance(1)
+        bench("NACK", id, "DEAD")
+    bench.advance(1)
+    bench.get_all("work", count=1)
+    bench.advance(1)
+    bench.get_all("work", count=1)
+    again = bench.add("again")
+    bench.get_all("again")
+    bench("NACK", again)
+    counts = {"queued": 2, "running": 2, "delayed": 2, "retrying": 3, "dead": 2, "on-disk": 0}
+    assert first(bench, "queued", 10) == (counts, [old, new])
+    assert first(bench, "running", 10) == (counts, [jobs[4], jobs[5]])
+    assert first(bench, "delayed", 10) == (counts, [soon, late])
+    assert first(bench, "retrying", 10) == (counts, [again, jobs[1], jobs[0]])
+    _, letters = first(bench, "dead", 10, "REPLY", "all", "MAXBODY", 0)
+    firsts = [dict(zip(job[::2], job[1::2], strict=True))[b"first-id"] for job in letters]
+    assert firsts == [jobs[3], jobs[2]]
+    assert first(bench, "queued", 0) == (counts, [])
+    bench.advance(1)
+    bench("WORKING", jobs[4])  # now more is known of it than of the other
+    assert first(bench, "running", 1) == (counts, [jobs[5]])
+    few, found = first(bench, "queued", 10, "QUEUE", "q", "QUEUE", "again")
+    assert found == []
+    assert {name: count for name, count in few.items() if count} == {"delayed": 2, "retrying": 1}
+
+
+@pytest.mark.parametrize("count", [1, 3, 40, 1_000])
+def test_the_first_of_many_are_those_of_all_in_order(bench: Bench, count: int) -> None:
+    rng = random.Random(11)
+    delays = {
+        bench.add("q", "b", "DELAY", delay): delay for delay in rng.sample(range(1, 9999), 900)
+    }
+    order = sorted(delays, key=lambda id: delays[id])
+    counts, found = first(bench, "delayed", count)
+    assert counts["delayed"] == 900
+    assert found == order[:count]
+
+
+def test_jobs_that_leave_a_list_while_it_is_made_are_not_told(bench: Bench) -> None:
+    ids = [bench.add("q") for _ in range(9_000)]
+    bench.send(bench.me, "JSCAN", "FIRST", 1_000, "STATE", "queued")
+    assert bench.me.in_slices
+    seen = min(ids[:1_000], key=crc32)  # among the first to be looked at
+    other = bench.client()
+    bench.send(other, "ACKJOB", seen)
+    assert bench.replies(other) == [1]
+    bench.finish(bench.me)
+    [[_, found]] = bench.replies(bench.me)
+    assert seen not in found
+    assert set(ids[:999]) - {seen} <= set(found)
+
+
+def test_a_job_that_waits_on_several_nodes_is_counted_on_one(bench: Bench) -> None:
+    id = bench.add("q", "b", "DELAY", 50)
+    job = bench.node.store.jobs.get(id)
+    assert job is not None
+    own = bench.node.id
+    job.delivered = (own, b"0" * 40)  # that one does not answer
+    assert first(bench, "delayed", 5)[0]["delayed"] == 1
+    bench.node.peers.answers = lambda id: True  # type: ignore[method-assign]
+    assert first(bench, "delayed", 5)[0]["delayed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["FIRST", 5], "ERR FIRST needs one STATE of queued, running, delayed, retrying, dead"),
+        (
+            ["FIRST", 5, "STATE", "active"],
+            "ERR FIRST needs one STATE of queued, running, delayed, retrying, dead",
+        ),
+        (
+            ["FIRST", 5, "STATE", "dead", "STATE", "queued"],
+            "ERR FIRST needs one STATE of queued, running, delayed, retrying, dead",
+        ),
+        (["FIRST", 1_001, "STATE", "dead"], "ERR FIRST must be a number from 0 to 1000"),
+        (["FIRST", "x", "STATE", "dead"], "ERR FIRST must be a number from 0 to 1000"),
+        (
+            ["FIRST", 5, "STATE", "dead", "REPLY", "counts"],
+            "ERR FIRST replies with counts and jobs: REPLY has to be ID or ALL",
+        ),
+    ],
+)
+def test_first_names_what_is_wrong(bench: Bench, words: list[str | int], text: str) -> None:
+    assert bench.error("JSCAN", *words) == text

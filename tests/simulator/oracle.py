@@ -248,6 +248,10 @@ class Oracle:
         """The record of the job with this ``body`` in ``queue``, which has, or had, one of
         ``ids``."""
         record = self.records[token_of(body)]
+        if record.replaces:  # it may have given its body to another one
+            for one in (record, *self.promises.with_key_of(record)):
+                if one.id and set(ids) & set(self.promises.line_of(one)):
+                    return one
         if not record.others:
             return record
         for one in (record, *record.others.values()):

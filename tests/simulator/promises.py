@@ -154,6 +154,10 @@ class Promises:
             return False
         return not self.became_letter(record.id) and self._is_alive(record.id)
 
+    def with_key_of(self, record: JobRecord) -> list[JobRecord]:
+        """The jobs that were answered and have, or had, the key of ``record``."""
+        return self._by_key.get((record.queue, record.key), [])
+
     def _has_started(self, record: JobRecord) -> bool:
         """Whether a client had, or may have had, the job."""
         if record.sent or record.id in self.world.oracle.unsent:

@@ -82,3 +82,32 @@ def test_a_group_ends_although_all_nodes_were_restarted_and_forgot_its_members(
                 restart(node)
             go_on.set()
             wait_until(lambda: totals == [3])
+
+
+def test_on_any_node_the_last_add_counts_and_what_runs_does_not(cluster: ClusterFactory) -> None:
+    nodes = cluster(3)
+    apps = [Disque(f"disque://{node.host}:{node.port}") for node in nodes]
+    ran: list[tuple[str, int]] = []
+    held = threading.Event()
+
+    def index(page: str, version: int) -> int:
+        ran.append((page, version))
+        assert version != 0 or held.wait(HANG_SECONDS)
+        return version
+
+    tasks = [
+        app.task(queue="q", name="index", unique=lambda page, _: page, replace=True)(index)
+        for app in apps
+    ]
+    later = [task.options(debounce=0.5) for task in tasks]
+    with working_thread(apps[0]):
+        first = tasks[0].add("a", 0)
+        wait_until(lambda: ran == [("a", 0)])
+        second = [later[at % 3].add("a", at) for at in range(1, 7)]
+        assert {handle.id for handle in second} != {first.id}
+        assert len({handle.id for handle in second}) == 1
+        held.set()
+        assert [handle.get(timeout=HANG_SECONDS) for handle in (first, *second)] == [0, *[6] * 6]
+        assert ran == [("a", 0), ("a", 6)]
+    for app in apps:
+        app.close()

@@ -126,7 +126,8 @@ class Replacements:
             return [(_BODY, AGAIN)]
         self._asked[new_id] = self._rpc.asked
         due = self._machine.now + left if left else 0
-        self._replace(id, *proposal, due, partial(self._done, sender, new_id))
+        new, trailer = proposal
+        self._replace(id, new, trailer, due, partial(self._done, sender, new_id))
         return None
 
     def _done(self, sender: bytes, id: bytes, result: bytes) -> None:

@@ -437,6 +437,7 @@ class Claims(Agreement):
                 if now >= claim.agree_by:
                     self._refuse(claim, UNDECIDED)
                 elif rival is not None:
+                    self._withdraw(claim, [])  # a voter may not have heard it
                     self._conflicts.look_at(claim, rival)
                 else:
                     self._claim(claim)

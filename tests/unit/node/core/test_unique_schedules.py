@@ -33,6 +33,15 @@ def test_without_faults_every_producer_gets_an_id(size: int) -> None:
         assert not world.undecided, (seed, "\n".join(world.log))
 
 
+@pytest.mark.parametrize(("size", "seed"), [(2, 33), (3, 1)])
+def test_after_faults_every_producer_gets_a_reply(size: int, seed: int) -> None:
+    """Even if a packet was lost that said that a claim does not want the key before another."""
+    world = UniqueWorld(seed, size, False)
+    world.patient = True
+    world.run(300)
+    assert not world.problems, (world.problems, "\n".join(world.log))
+
+
 @pytest.mark.parametrize("replace", [False, True], ids=["until-start", "replace"])
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_without_faults_a_job_starts_after_all_who_got_its_id_asked(

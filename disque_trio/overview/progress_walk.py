@@ -1,7 +1,7 @@
 """Asks a node how far its jobs in hand are, in small steps, while somebody is looking."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
@@ -12,7 +12,6 @@ from disque_trio.client.shown import ShownJob
 from disque_trio.overview.census import PATIENCE, REFUSED_EACH, REST, SHARE, STEP
 from disque_trio.overview.looks import Looks
 from disque_trio.overview.running import RunningJob, RunningJobs
-from disque_trio.resp.command import Argument
 from disque_trio.respclient.connection import Connection, Reply
 from disque_trio.respclient.errors import ConnectionLost, DisqueError
 
@@ -73,7 +72,9 @@ async def _show(connection: Connection, ids: list[bytes]) -> list[RunningJob]:
     return found
 
 
-async def _ask(connection: Connection, commands: list[tuple[Argument, ...]]) -> list[Reply]:
+async def _ask(
+    connection: Connection, commands: list[tuple[str | bytes | int, ...]]
+) -> list[Reply]:
     """Raises DisqueError."""
     with trio.move_on_after(PATIENCE):
         answers = await connection.execute_many(commands)

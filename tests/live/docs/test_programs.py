@@ -143,7 +143,7 @@ def test_tasks_are_added_by_programs_and_by_hand(shared_node: LiveNode, tmp_path
     in_trio = block(page, "handle = await").text.replace("\n", "\n    ")
     program = "import trio\nfrom shop import send_mail\n" + in_threads
     program += f"\nasync def main():\n    {in_trio}\ntrio.run(main)\n"
-    told = block(page, "$ redis-cli").typed()
+    told = block("docs/tasks-reference.md", "$ redis-cli").typed()
     worker = ("-m", "disque_trio.worker.command", "shop:app", "--app-dir", str(tmp_path))
     with running(tmp_path / "worker", *worker):
         with running(output := tmp_path / "program", "-c", program):
@@ -181,7 +181,7 @@ def order(number: int) -> None: send_mail.add("ann@example.org", f"order {number
         names["ship"].add(1, by="sea")
     exec(block(page, "def test_orders_are_confirmed").text, names)
     names["test_orders_are_confirmed"]()
-    exec(block(page, "class Pickle").text, names)
+    exec(block("docs/tasks-reference.md", "class Pickle").text, names)
     assert names["Pickle"].loads(names["Pickle"].dumps({1})) == {1}
     retry, reject = block(page, "from disque_trio.tasks import Reject, Retry").text.split(
         "\nraise Rej"

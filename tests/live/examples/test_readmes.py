@@ -216,6 +216,9 @@ def test_shop(node: LiveNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     lines = example.commands.splitlines()
     books, *servers = lines[:-5]
     price, order, look, export, report = lines[-5:]
+    page = (ROOT / "docs" / "worker.md").read_text(encoding="utf-8")
+    shown_there = re.findall(r"^    (disque-worker .*--app-dir .*)$", page, re.MULTILINE)
+    assert shown_there == [line.rpartition(".venv/bin/")[2] for line in servers[:2]]
     script = f"{books}\n"
     script += "".join(f"{line} > {tmp_path}/log{n} 2>&1 &\n" for n, line in enumerate(servers))
     script += until(f"curl -so /dev/null http://127.0.0.1:{port}") + f"{price}\n{order}\n"

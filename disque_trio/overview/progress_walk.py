@@ -1,7 +1,7 @@
 """Asks a node how far its jobs in hand are, in small steps, while somebody is looking."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 

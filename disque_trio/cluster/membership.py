@@ -26,7 +26,7 @@ from disque_trio.cluster.members import Member, Members
 from disque_trio.cluster.myself import Myself
 from disque_trio.cluster.nodes_conf import NodeLine, NodesConfError, format_nodes, parse_nodes
 from disque_trio.cluster.peers import Lost, Obstacle, Peer, Peers
-from disque_trio.cluster.troubles import TROUBLE_FILE, describe_trouble
+from disque_trio.cluster.troubles import TROUBLE_FILE, TROUBLE_FULL, describe_trouble
 from disque_trio.cluster.trust import Trust
 from disque_trio.notation.addresses import format_address
 from disque_trio.process.addresses import is_loopback, is_port
@@ -563,7 +563,7 @@ def _priority(member: Member) -> int:
     """Return the priority of a node in HELLO: that of the worst rule that applies."""
     if member.flags & (NODE_FAIL | NODE_LEAVING) or member.trouble & TROUBLE_FILE:
         return PRIORITY_BAD
-    if member.flags & NODE_PFAIL:
+    if member.flags & NODE_PFAIL or member.trouble & TROUBLE_FULL:
         return PRIORITY_SUSPECT
     return PRIORITY_OK if member.connected() else PRIORITY_UNLINKED
 

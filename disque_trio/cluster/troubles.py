@@ -5,6 +5,7 @@ from typing import Final
 
 TROUBLE_MEMORY: Final = 1  # it is short of memory
 TROUBLE_FILE: Final = 2  # it cannot write its append-only file
+TROUBLE_FULL: Final = 4  # it is so short of memory that it takes no jobs at all, even for others
 
 _REASON_SHIFT: Final = 8
 _REASONS: Final = {  # by number, as in Linux's errno
@@ -18,9 +19,12 @@ _REASONS: Final = {  # by number, as in Linux's errno
 _NUMBERS: Final = {text: number for number, text in _REASONS.items()}
 
 
-def trouble_of(short: bool, problem: str) -> int:
-    """The trouble of a node that is ``short`` of memory or has a ``problem`` with its file."""
-    trouble = TROUBLE_MEMORY if short else 0
+def trouble_of(short: bool, problem: str, full: bool = False) -> int:
+    """The trouble of a node that is ``short`` of memory, or whose memory is ``full``, or that has a
+    ``problem`` with its file."""
+    trouble = TROUBLE_MEMORY if short or full else 0
+    if full:
+        trouble |= TROUBLE_FULL
     if problem:
         trouble |= TROUBLE_FILE | _NUMBERS.get(problem, 0) << _REASON_SHIFT
     return trouble
@@ -31,4 +35,6 @@ def describe_trouble(trouble: int) -> str:
     if trouble & TROUBLE_FILE:
         reason = _REASONS.get(trouble >> _REASON_SHIFT)
         return "cannot write its file" + (f" ({reason})" if reason else "")
+    if trouble & TROUBLE_FULL:
+        return "has no memory left"
     return "is short of memory" if trouble & TROUBLE_MEMORY else ""

@@ -7,8 +7,9 @@ from typing import Protocol
 from disque_trio import humanize
 from disque_trio.cluster.membership import Membership
 from disque_trio.health.keeper import Fact, Recently
-from disque_trio.health.table import DROPPED_FOR
+from disque_trio.health.table import CLOCK_OFF, DROPPED_FOR
 from disque_trio.node.core.node import Node
+from disque_trio.notation.addresses import format_address
 from disque_trio.respserver.health import is_short
 
 
@@ -82,6 +83,20 @@ def cluster_facts(membership: Membership) -> Iterator[Fact]:
         )
 
 
+def clock_facts(node: Node, membership: Membership, now: int) -> Iterator[Fact]:
+    """Whether the clocks of other nodes differ from this one's at ``now`` (ms)."""
+    off = node.clocks.ahead(now, CLOCK_OFF)
+    if not off:
+        return
+    addresses = {peer.id: format_address(peer.ip, peer.port) for peer in membership.others()}
+    for id, ahead in off:
+        address = addresses.get(id, "?")
+        way = "ahead of" if ahead > 0 else "behind"
+        much = humanize.duration(abs(ahead) / 1000)
+        text = f"the clock of node {id[:8].decode()} at {address} is {much} {way} this one's"
+        yield Fact("clock", text, address)
+
+
 class NodeFacts:
     """Finds what is wrong with one node.
 
@@ -118,6 +133,7 @@ class NodeFacts:
             yield Fact("not-queued", text)
         if not node.loading:  # before that, it speaks with no other node
             yield from cluster_facts(self._membership)
+            yield from clock_facts(node, self._membership, now)
         for file in self._files:
             if file.problem:
                 text = f"{file.path} cannot be written: {file.problem}"

@@ -71,6 +71,8 @@ from disque_trio.version import VERSION
 if TYPE_CHECKING:
     from disque_trio.node.siblings import Siblings
 
+FIRST_CLOCKS_SECONDS = 3.0  # until clocks are compared for the first time
+CLOCKS_SECONDS = 30.0  # and for the next times
 LOOK_SECONDS = 0.002  # between looks at whether all other nodes have answered
 
 
@@ -368,6 +370,7 @@ class Server(Product):
         self.node.queue_pauses.resume()
         # Other nodes wait, too: this one must not answer before it has loaded all jobs.
         nursery.start_soon(self.cluster.run, self.engine)
+        nursery.start_soon(self._compare_clocks)
         for file in self._shared_files:
             nursery.start_soon(file.run)
         for listener in self._bus_listeners:
@@ -376,6 +379,16 @@ class Server(Product):
             over_tls = self._over_tls
             plain = [listener for listener in self.daemon.shared if listener not in over_tls]
             nursery.start_soon(self.siblings.run, plain, over_tls)
+
+    async def _compare_clocks(self) -> None:
+        """Ask the other nodes for their time again and again, until cancelled."""
+        engine = self.engine
+        await trio.sleep(FIRST_CLOCKS_SECONDS)
+        while not engine.halted:
+            if self.node.peers.reachable and not engine.hold.on:
+                self.node.clocks.ask(engine.clock.now())
+                engine.after_node()
+            await trio.sleep(CLOCKS_SECONDS)
 
     async def take_leave(self) -> None:
         if self.siblings is not None:

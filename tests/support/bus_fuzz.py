@@ -252,6 +252,9 @@ class Corpus:
         mesh.lose = self._note
         work(mesh)
         work_on(mesh)
+        for bench in mesh.nodes:
+            bench.node.clocks.ask(bench.now)
+        mesh.settle()
         if as_c:
             mesh.peers[0].as_c.add(mesh.ids[1])
             mesh.peers[1].as_c.add(mesh.ids[0])

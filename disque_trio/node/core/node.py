@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 from disque_trio.cluster.peers import Peers
-from disque_trio.cluster.troubles import TROUBLE_MEMORY, trouble_of
+from disque_trio.cluster.troubles import TROUBLE_FULL, TROUBLE_MEMORY, trouble_of
 from disque_trio.node.core.changes.replacements import Replacements
 from disque_trio.node.core.changes.scatter_gather import ScatterGathers
 from disque_trio.node.core.changes.updates import Updates
+from disque_trio.node.core.clocks import Clocks
 from disque_trio.node.core.copies.admissions import Admissions
 from disque_trio.node.core.copies.copies import Copies
 from disque_trio.node.core.copies.placement import Placement
@@ -105,6 +106,7 @@ class Node(Machine):
         bad_packets: number of malformed packets from other nodes.
         budgets: of users, for what is in queues.
         key_drops: frees keys of ADDJOB UNIQUE.
+        clocks: of the other nodes.
         admissions: ADDJOBs that wait for other nodes' answers. claims: those with UNIQUE.
         paging: moves jobs to disk and back. put_off: commands that wait for that.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
@@ -160,6 +162,7 @@ class Node(Machine):
         self.dead_nodes = DeadNodes(core, copies)
         self.deliveries = Deliveries(core, federation, requeue, letters)
         self.consumers = self.deliveries.consumers
+        self.clocks = Clocks(services)
         self.scatter_gather = ScatterGathers(core, ack_gc, letters, updates)
         voter = Voter(core, copies)
         self.key_drops = KeyDrops(core, voter)
@@ -387,7 +390,11 @@ class Node(Machine):
         enough = memory.external_above
         if self.peers.trouble & TROUBLE_MEMORY:
             enough -= enough // 32
-        self.peers.set_trouble(trouble_of(memory.used > enough, self.add_problem))
+        full = memory.evict_above
+        if self.peers.trouble & TROUBLE_FULL:
+            full -= full // 32
+        used = memory.used
+        self.peers.set_trouble(trouble_of(used > enough, self.add_problem, used > full))
 
     def rest(self) -> int:
         rest = super().rest()

@@ -1,6 +1,8 @@
 """What is wrong with a node, in INFO and in its log, while it goes wrong and is repaired."""
 
 import json
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -8,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from disque_trio.health.lines import AlarmLine, lines_in
+from tests.support import ROOT
 from tests.support.harness import LiveNode, NodeFactory, free_port, wait_until
 from tests.support.live_cluster import live_cluster
 from tests.support.several import Start
 from tests.support.small_disk import small_disk
 from tests.support.tls import all_certificates, tls_options
+
+HOOK = ROOT / "tests" / "support" / "skewed_clock"
 
 
 @pytest.fixture
@@ -69,6 +74,22 @@ def test_a_node_that_is_lost_is_named_by_the_others_until_it_is_back(tmp_path: P
             node = cluster[number]
             wait_until(lambda node=node: kinds(node) == [])
             assert told(node, "peer-lost") == ["warning", "notice"]
+
+
+def test_a_clock_that_is_off_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with live_cluster(tmp_path, 2) as cluster:
+        other = cluster[1]
+        other.stop()
+        paths = [str(HOOK), *filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)]
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+        monkeypatch.setenv("WRONG_CLOCK_MS", "3600000")
+        other.program = (sys.executable, "-m", "disque_trio.server")
+        other.start()
+        wait_until(lambda: "clock" in kinds(other))
+        wait_until(lambda: "clock" in kinds(cluster[0]))
+        (line,) = [line for line in alarms(cluster[0]) if line.kind == "clock"]
+        assert line.about == f"127.0.0.1:{other.port}"
+        assert "ahead" in line.cause
 
 
 def test_any_process_tells_of_all(several: Start) -> None:

@@ -41,6 +41,19 @@ def test_a_node_that_is_short_of_memory_is_still_good_for_clients() -> None:
     assert [obstacle.why for obstacle in a.member.obstacles()] == ["is short of memory"]
 
 
+def test_a_node_without_memory_is_worse_for_clients() -> None:
+    wires = Wires()
+    a, b = wires.join(2)
+    b.member.set_trouble(trouble_of(True, "", True))
+    wires.run(0.2)
+    assert a.member.room(False) == 0
+    assert a.priority(b) == 10
+    assert [obstacle.why for obstacle in a.member.obstacles()] == ["has no memory left"]
+    b.member.set_trouble(TROUBLE_MEMORY)
+    wires.run(0.2)
+    assert a.priority(b) == 1
+
+
 def test_nothing_is_said_without_extensions() -> None:
     wires = Wires()
     a, b = wires.join(2)

@@ -27,6 +27,7 @@ MOVE: Final = 10  # move the jobs of a queue to another one
 STOPS: Final = 12  # the asking node stops; is there anything on its way to it?
 KEYS: Final = 13  # which jobs have these keys?
 REPLACE: Final = 22  # give this job the contents of that one (only for nodes that replace jobs)
+CLOCK: Final = 23  # what time is it?
 GROUP_LIMITS: Final = 21  # who uses these limited groups? (only for nodes that limit groups)
 # News, which have no answer.
 ENDED: Final = 5  # what became of this job

@@ -214,15 +214,27 @@ def test_a_leaving_node_takes_no_new_jobs(bench: Bench) -> None:
     assert bench.info("jobs")["registered_jobs"] == "0"
 
 
-def test_a_leaving_node_has_a_bad_priority(bench: Bench) -> None:
-    def priority() -> object:
-        reply = bench("HELLO")
-        assert isinstance(reply, list)
-        return reply[2][3]
+def priority_of(bench: Bench) -> object:
+    """The priority that the node of ``bench`` tells of itself."""
+    reply = bench("HELLO")
+    assert isinstance(reply, list)
+    return reply[2][3]
 
-    assert priority() == b"1"
+
+def test_a_node_that_cannot_take_jobs_has_a_worse_priority() -> None:
+    bench = Bench(maxmemory=1 << 20)
+    for percent, priority in ((80, b"1"), (96, b"10"), (94, b"10"), (80, b"1")):
+        bench.node.memory.used = (1 << 20) * percent // 100
+        bench.node.cron(bench.now)
+        assert priority_of(bench) == priority
+    bench.node.set_trouble(False, "it is read-only")
+    assert priority_of(bench) == b"100"
+
+
+def test_a_leaving_node_has_a_bad_priority(bench: Bench) -> None:
+    assert priority_of(bench) == b"1"
     bench("CLUSTER", "LEAVING", "yes")
-    assert priority() == b"100"
+    assert priority_of(bench) == b"100"
     assert bench("CLUSTER", "LEAVING") == b"yes"
     assert "myself,leaving" in bench.text("CLUSTER", "NODES")
 

@@ -108,7 +108,9 @@ KINDS: Final[Mapping[str, _Maker]] = {
     "zone": _one_of("UTC", "Europe/Berlin", "No/Where"),
     **dict.fromkeys(("option", "argument"), _one_of("RETRY", "1", "DELAY", "q", "TTL", "9")),
     "section": _one_of("all", "jobs", "queues", "server", "memory", "everything"),
-    "state": _one_of("queued", "active", "acked", "wait-repl", "running", "delayed", "retrying", "dead"),
+    "state": _one_of(
+        "queued", "active", "acked", "wait-repl", "fresh", "running", "delayed", "retrying", "dead"
+    ),
     "event": _one_of("command", "fork"),
     **dict.fromkeys(
         ("host", "origin"),

@@ -11,7 +11,6 @@ from disque_trio.node.commands.jobs import describe, wanted_fields
 from disque_trio.node.core.changes.state_counts import (
     DEAD,
     DELAYED,
-    IN_QUEUE,
     RETRIED,
     RUNNING,
     STAGES,
@@ -28,10 +27,6 @@ from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.words import Found
 
 MOST: Final = 1_000  # jobs to tell about
-FRESH: Final = IN_QUEUE.encode()
-LISTS: Final = (FRESH, *STAGES)
-"""The lists, of which each job is in one, or in none."""
-
 
 _MS: Final = 1_000_000  # ns
 _SPARE: Final = 256  # candidates, besides those to tell about, before the last are dropped
@@ -46,11 +41,11 @@ def first_count(word: bytes) -> int:
     return count
 
 
-def _list_of(words: Found) -> bytes:
-    """The list to tell about."""
+def _stage_in(words: Found) -> bytes:
+    """The stage whose jobs to tell about."""
     names = {name.lower() for name in words.all("STATE")}
-    if len(names) != 1 or not names.issubset(LISTS):
-        allowed = ", ".join(name.decode() for name in LISTS)
+    if len(names) != 1 or not names.issubset(STAGES):
+        allowed = ", ".join(name.decode() for name in STAGES)
         raise CommandError(f"ERR FIRST needs one STATE of {allowed}")
     if words.text("REPLY").lower() == b"counts":
         raise CommandError("ERR FIRST replies with counts and jobs: REPLY has to be ID or ALL")
@@ -58,7 +53,7 @@ def _list_of(words: Found) -> bytes:
 
 
 def rank(job: Job, stage: bytes) -> int:
-    """Where ``job`` is in its list, a time in ns: the job with the lowest rank comes first."""
+    """Where ``job`` is among those of its stage, a time in ns; the lowest rank comes first."""
     if stage == RUNNING:
         # The longest time first, since its worker took it or last said that it works on it.
         taking = job.taking
@@ -74,23 +69,23 @@ def rank(job: Job, stage: bytes) -> int:
 
 
 class FirstJobs(Sliced):
-    """The reply: how many jobs are in each list, and the first ones of one list."""
+    """The reply: how many jobs are in each stage, and the first ones of one of them."""
 
     __slots__ = (
-        "_count", "_counts", "_fields", "_found", "_holds", "_list", "_node", "_rank_limit",
-        "_ranked", "_shard", "_told", "_wanted", "_whole",
+        "_count", "_counts", "_fields", "_found", "_holds", "_node", "_rank_limit",
+        "_ranked", "_shard", "_stage", "_told", "_wanted", "_whole",
     )  # fmt: skip
 
     def __init__(self, node: Node, client: Client, args: list[bytes], words: Found) -> None:
         super().__init__(client, node.command_of(args))
         self._node = node
-        self._list = _list_of(words)
+        self._stage = _stage_in(words)
         self._count = words.number("FIRST", 0)
         self._whole = words.text("REPLY").lower() == b"all"
         self._fields = wanted_fields(words)
         self._wanted = JobFilter(words)
         self._wanted.states.clear()
-        self._counts = dict.fromkeys(LISTS, 0)
+        self._counts = dict.fromkeys(STAGES, 0)
         self._ranked: list[tuple[int, bytes, Job]] = []
         self._rank_limit = (1 << 62) - 1  # those beyond are not among the first
         self._holds: dict[tuple[bytes, ...], bool] = {}
@@ -126,7 +121,7 @@ class FirstJobs(Sliced):
 
     def _look_at(self, job: Job) -> None:
         """Count ``job``, and keep it if it may be one of the first."""
-        stage = self._stage_of(job)
+        stage = stage_of(job, self._node.store.trailers, self._node.now)
         if not stage:
             return
         wanted = self._wanted
@@ -137,17 +132,12 @@ class FirstJobs(Sliced):
         if stage in (DELAYED, RETRIED) and not self._counts_here(job):
             return
         self._counts[stage] += 1
-        if stage == self._list and self._count:
+        if stage == self._stage and self._count:
             place = rank(job, stage)
             if place < self._rank_limit:
                 self._ranked.append((place, job.id, job))
                 if len(self._ranked) >= 2 * self._count + _SPARE:
                     self._drop_last()
-
-    def _stage_of(self, job: Job) -> bytes:
-        """The list that ``job`` is in; empty: none."""
-        stage = stage_of(job, self._node.store.trailers, self._node.now)
-        return stage or (FRESH if job.state == QUEUED else b"")
 
     def _counts_here(self, job: Job) -> bool:
         """Whether this node counts ``job``, which waits for its time on all nodes that hold it: it
@@ -175,7 +165,8 @@ class FirstJobs(Sliced):
         ranked = self._ranked
         ranked.sort(key=_place_and_id)
         # Some may have been taken, or have ended, since they were looked at.
-        first = [job for _, _, job in ranked if self._stage_of(job) == self._list]
+        trailers, now = self._node.store.trailers, self._node.now
+        first = [job for _, _, job in ranked if stage_of(job, trailers, now) == self._stage]
         self._found = first[: self._count]
         self._found.reverse()  # taken from the end
         self._ranked = []
@@ -187,7 +178,7 @@ class FirstJobs(Sliced):
             for number in self._node.paging.views.dead().values():
                 counts[DEAD] += number
         fields: list[bytes | int] = []
-        for name in LISTS:
+        for name in STAGES:
             fields += [name, counts[name]]
         fields += [b"on-disk", pages.jobs]
         self.ready.append(b"*2\r\n" + encode(list(fields)) + b"*%d\r\n" % len(self._found))

@@ -56,7 +56,8 @@ def _pattern(word: bytes) -> int:
 
 
 def _state(word: bytes) -> int:
-    if word.lower() not in (*STATE_NAMES, *STAGES):
+    name = word.lower()
+    if name not in STATE_NAMES and name not in STAGES:
         raise CommandError("ERR Invalid job state name")
     return 0
 

@@ -55,11 +55,12 @@ def state_of(job: Job, now: int) -> str:
 
 
 # What users call the stages of a job that waits or runs; other jobs have none.
+FRESH: Final = b"fresh"
 RUNNING: Final = b"running"
 DELAYED: Final = b"delayed"
 RETRIED: Final = b"retrying"
 DEAD: Final = b"dead"
-STAGES: Final = (RUNNING, DELAYED, RETRIED, DEAD)
+STAGES: Final = (FRESH, RUNNING, DELAYED, RETRIED, DEAD)
 
 
 def stage_of(job: Job, trailers: Trailers, now: int) -> bytes:
@@ -81,6 +82,8 @@ def stage_of(job: Job, trailers: Trailers, now: int) -> bytes:
         return DEAD
     if job.nacks + job.deliveries > 0:
         return RETRIED
+    if queued:
+        return FRESH
     return DELAYED if later else b""
 
 

@@ -102,7 +102,7 @@ READS: list[Words] = [
     ("JSCAN", "BUSYLOOP", "STATE", "acked", *["QUEUE", "x"] * 1_000),
     ("JSCAN", 0, "COUNT", MANY, "REPLY", "all"),
     ("JSCAN", "BUSYLOOP", "BODY", "x", "REPLY", "all"),
-    ("JSCAN", "FIRST", 1_000, "STATE", "queued", "REPLY", "all"),
+    ("JSCAN", "FIRST", 1_000, "STATE", "fresh", "REPLY", "all"),
     ("JSCAN", "FIRST", 1_000, "STATE", "delayed", "BODY", "x"),
     ("SCANJOBS", "BUSYLOOP"),
     ("LATENCY", "RESET", *["x"] * WORDS),

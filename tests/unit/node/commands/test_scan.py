@@ -172,6 +172,7 @@ def test_jscan_filters_by_stage(bench: Bench) -> None:
     assert job is not None
     bench.node.store.dequeue(job)  # as if another node delivered it
     job.delivered = (b"n" * 40,)
+    assert walk(bench, "JSCAN", "STATE", "fresh") == [fresh]
     assert walk(bench, "JSCAN", "STATE", "running") == [taken]
     assert walk(bench, "JSCAN", "STATE", "Delayed") == [delayed]
     assert sorted(walk(bench, "JSCAN", "STATE", "retrying")) == sorted([again, paused])
@@ -340,8 +341,8 @@ def test_jobs_are_found_by_a_text_in_their_bodies(bench: Bench) -> None:
     assert walk(bench, "JSCAN", "BODY", "ann@", "STATE", "queued") == [one]
     assert walk(bench, "JSCAN", "BODY", "Ann@") == []
     assert bench.error("JSCAN", "BODY", "") == "ERR the text to look for in a BODY is empty"
-    counts, found = first(bench, "queued", 5, "BODY", "bob")
-    assert (counts["queued"], found) == (1, [two])
+    counts, found = first(bench, "fresh", 5, "BODY", "bob")
+    assert (counts["fresh"], found) == (1, [two])
 
 
 def test_long_bodies_are_searched_in_slices(bench: Bench) -> None:
@@ -389,19 +390,19 @@ def test_each_list_has_its_order_and_all_are_counted(bench: Bench) -> None:
     again = bench.add("again")
     bench.get_all("again")
     bench("NACK", again)
-    counts = {"queued": 2, "running": 2, "delayed": 2, "retrying": 3, "dead": 2, "on-disk": 0}
-    assert first(bench, "queued", 10) == (counts, [old, new])
+    counts = {"fresh": 2, "running": 2, "delayed": 2, "retrying": 3, "dead": 2, "on-disk": 0}
+    assert first(bench, "fresh", 10) == (counts, [old, new])
     assert first(bench, "running", 10) == (counts, [jobs[4], jobs[5]])
     assert first(bench, "delayed", 10) == (counts, [soon, late])
     assert first(bench, "retrying", 10) == (counts, [again, jobs[1], jobs[0]])
     _, letters = first(bench, "dead", 10, "REPLY", "all", "MAXBODY", 0)
     firsts = [dict(zip(job[::2], job[1::2], strict=True))[b"first-id"] for job in letters]
     assert firsts == [jobs[3], jobs[2]]
-    assert first(bench, "queued", 0) == (counts, [])
+    assert first(bench, "fresh", 0) == (counts, [])
     bench.advance(1)
     bench("WORKING", jobs[4])  # now more is known of it than of the other
     assert first(bench, "running", 1) == (counts, [jobs[5]])
-    few, found = first(bench, "queued", 10, "QUEUE", "q", "QUEUE", "again")
+    few, found = first(bench, "fresh", 10, "QUEUE", "q", "QUEUE", "again")
     assert found == []
     assert {name: count for name, count in few.items() if count} == {"delayed": 2, "retrying": 1}
 
@@ -420,7 +421,7 @@ def test_the_first_of_many_are_those_of_all_in_order(bench: Bench, count: int) -
 
 def test_jobs_that_leave_a_list_while_it_is_made_are_not_told(bench: Bench) -> None:
     ids = [bench.add("q") for _ in range(9_000)]
-    bench.send(bench.me, "JSCAN", "FIRST", 1_000, "STATE", "queued")
+    bench.send(bench.me, "JSCAN", "FIRST", 1_000, "STATE", "fresh")
     assert bench.me.in_slices
     seen = min(ids[:1_000], key=crc32)  # among the first to be looked at
     other = bench.client()
@@ -446,14 +447,14 @@ def test_a_job_that_waits_on_several_nodes_is_counted_on_one(bench: Bench) -> No
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["FIRST", 5], "ERR FIRST needs one STATE of queued, running, delayed, retrying, dead"),
+        (["FIRST", 5], "ERR FIRST needs one STATE of fresh, running, delayed, retrying, dead"),
         (
             ["FIRST", 5, "STATE", "active"],
-            "ERR FIRST needs one STATE of queued, running, delayed, retrying, dead",
+            "ERR FIRST needs one STATE of fresh, running, delayed, retrying, dead",
         ),
         (
-            ["FIRST", 5, "STATE", "dead", "STATE", "queued"],
-            "ERR FIRST needs one STATE of queued, running, delayed, retrying, dead",
+            ["FIRST", 5, "STATE", "dead", "STATE", "fresh"],
+            "ERR FIRST needs one STATE of fresh, running, delayed, retrying, dead",
         ),
         (["FIRST", 1_001, "STATE", "dead"], "ERR FIRST must be a number from 0 to 1000"),
         (["FIRST", "x", "STATE", "dead"], "ERR FIRST must be a number from 0 to 1000"),

@@ -8,6 +8,7 @@ from typing import Final
 import trio
 
 from disque_console.io.calls import Answer, Calls
+from disque_console.model.job_rows import READ
 from disque_console.model.job_scans import JobFilter, Place
 from disque_console.model.jobs import SHOWN, JobCopy, JobView, merge, read_copy
 from disque_console.model.letters import JobCopyAt
@@ -74,7 +75,7 @@ class Jobs:
                 full = len(seen) >= size or page.visited >= VISITED
                 if full or (page.visited and trio.current_time() > until):
                     page.next = Place(state.id, cursor)
-                    await self.tell(page)
+                    await self.tell(page, READ)
                     return page
                 reply = await self._calls.to(
                     state.address, "JSCAN", cursor, "COUNT", count, *wanted.words
@@ -95,18 +96,18 @@ class Jobs:
                     break
                 if len(ids) * 4 < size:
                     count = min(STEP, count * 4)
-        await self.tell(page)
+        await self.tell(page, READ)
         return page
 
-    async def tell(self, page: JobPage) -> None:
-        """Read the jobs of a page."""
+    async def tell(self, page: JobPage, most: int = 0) -> None:
+        """Read the jobs of a page, with up to ``most`` bytes of their bodies."""
         spent = 0
         for part in _parts(page.jobs):
             if spent > BODIES:
                 page.untold += len(part)
                 continue
             address = part[0].address
-            answers = await self.show(address, [found.id for found in part])
+            answers = await self.show(address, [found.id for found in part], most)
             for found, reply in zip(part, answers, strict=True):
                 found.copy = read_copy(reply)
                 spent += len(found.copy.body) if found.copy else 0

@@ -6,19 +6,20 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
+from disque_console.model.job_lists import BY_STAGE, JobList
 from disque_console.model.jobs import WITH_WORKER
 from disque_trio.overview.names import shown, to_bytes
 from disque_trio.resp.command import Argument
 
-STATES: Final = ("queued", WITH_WORKER, "active", "acked", "wait-repl")
+STATES: Final = (*BY_STAGE, "queued", WITH_WORKER, "active", "acked", "wait-repl")
 _ID_BEGINS: Final = re.compile(r"|D|D-[A-Za-z0-9+/-]{0,38}")
 _PLACE: Final = re.compile(r"([0-9a-f]{40})-([0-9]{1,20})")
 
 
-_WORDS: Final = ("queue", "state", "youngest", "oldest", "returns", "group", "id")
+_WORDS: Final = ("queue", "state", "youngest", "oldest", "returns", "group", "text", "id")
 FIELDS: Final = frozenset({*_WORDS, "header", "value"})
 """Names in the query of a search."""
-_AS_THEY_ARE: Final = ("queue", "group")  # spaces count
+_AS_THEY_ARE: Final = ("queue", "group", "text")  # spaces count
 HEADERS: Final = 20  # in one search
 
 
@@ -29,6 +30,7 @@ class JobFilter:
     Attributes:
         state: one of ``STATES``. oldest, youngest: the maximum and minimum age in seconds.
         returns: the minimum number of returns.
+        text: what their bodies contain.
         id: how the ids begin. Nodes cannot filter by it, so all jobs are scanned.
         headers: names and values that the jobs must have.
         problem: why the filter is invalid; empty if it is valid.
@@ -40,6 +42,7 @@ class JobFilter:
     oldest: str = ""
     returns: str = ""
     group: str = ""
+    text: str = ""
     id: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     problem: str = ""
@@ -66,23 +69,39 @@ class JobFilter:
         return cls(**words, headers=headers, problem=problem)
 
     @property
+    def job_list(self) -> JobList | None:
+        """The list that the jobs are in, if nodes can tell the first ones of it."""
+        return None if self.id or self.problem else BY_STAGE.get(self.state)
+
+    @property
     def words(self) -> list[Argument]:
         """The options of JSCAN."""
-        taken = self.state == WITH_WORKER
-        found: list[Argument] = ["TAKEN"] if taken else []
+        if self.state == WITH_WORKER:
+            return ["TAKEN", *self.conditions]
+        return [*(["STATE", to_bytes(self.state)] if self.state else []), *self.conditions]
+
+    @property
+    def conditions(self) -> list[Argument]:
+        """The options but those for the state."""
+        found: list[Argument] = []
         for option, value in (
             ("QUEUE", self.queue),
-            ("STATE", "" if taken else self.state),
             ("MINAGE", self.youngest),
             ("MAXAGE", self.oldest),
             ("MINRETURNS", self.returns),
             ("GROUP", self.group),
+            ("BODY", self.text),
         ):
             if value:
                 found += [option, to_bytes(value)]
         for name, value in self.headers:
             found += ["HEADER", to_bytes(name), to_bytes(value)]
         return found
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it has conditions other than a state."""
+        return bool(self.conditions or self.id)
 
     def takes(self, id: str) -> bool:
         """Whether ``id``, which a node found with ``words``, matches."""

@@ -30,6 +30,8 @@ PAGES: Mapping[str, str] = {
     "jobs": "/jobs",
     "jobs, searched": "/jobs?queue={queue}&state=queued&youngest=0&group={queue}&id=D-&header=x"
     "&value={queue}&header=y&value=z",
+    "jobs in a list": "/jobs?state=fresh&queue={queue}",
+    "jobs that are dead": "/jobs?state=dead&text={queue}",
     "job": "/job?id={job}",
     "dead letters": "/dead",
     "dead letters of a queue": "/dead?queue={queue}",

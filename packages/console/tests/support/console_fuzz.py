@@ -35,8 +35,8 @@ FIELDS: Final = (
     "host", "id", "job", "mark", "maxlen", "name", "next", "node", "note", "oldest", "only",
     "options", "order", "page", "password", "policy", "port", "priority", "queue", "rate", "reason",
     "replicate", "retry", "returns", "round", "run", "schedule", "search", "setting", "shown",
-    "size", "sort", "state", "then", "times", "to", "token", "ttl", "tz", "user", "value", "which",
-    "youngest", "body-was", "queue-was", "times-was",
+    "size", "sort", "state", "text", "then", "times", "to", "token", "ttl", "tz", "user", "value",
+    "which", "youngest", "body-was", "queue-was", "times-was",
     "name-was", "dead-was", "active", "attempts", "backoff-max", "backoff-min", "burst", "deadttl",
     "groupactive", "groupburst", "grouprate", "look", "maxbytes", "options-was",
 )  # fmt: skip

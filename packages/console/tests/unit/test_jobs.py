@@ -156,7 +156,7 @@ def test_a_filter_becomes_options_of_jscan() -> None:
     )  # fmt: skip
     assert wanted.problem == ""
     assert wanted.words == [
-        "QUEUE", b"q\xff", "STATE", b"queued", "MINAGE", b"5", "GROUP", b" g",
+        "STATE", b"queued", "QUEUE", b"q\xff", "MINAGE", b"5", "GROUP", b" g",
         "HEADER", b"h", b" v ", "HEADER", b"k", b"",
     ]  # fmt: skip
     assert read().words == []

@@ -1,5 +1,6 @@
 """The clients page."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import trio
@@ -32,6 +33,23 @@ async def all_clients(visit: Visit) -> Found:
     if many:
         return await visit.recently("clients", ask, MANY_KEPT)
     return await visit.recently("clients", ask)
+
+
+async def named(
+    visit: Visit, takers: Iterable[tuple[str, int]], clients: Iterable[Client]
+) -> dict[tuple[str, int], Client]:
+    """Clients by node and id: those that are known, and the ``takers`` that are not."""
+    found = {(client.node, client.id): client for client in clients}
+    missing: dict[str, set[int]] = {}
+    for address, id in takers:
+        if id and (address, id) not in found:
+            missing.setdefault(address, set()).add(id)
+    for address, ids in missing.items():
+        reply = await visit.calls.to(address, "CLIENT", "LIST", "ID", *sorted(ids))
+        if isinstance(reply, bytes):
+            for client in read_clients(address, reply.decode("utf-8", "replace")):
+                found[address, client.id] = client
+    return found
 
 
 async def view(visit: Visit) -> Shown:

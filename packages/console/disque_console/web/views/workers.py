@@ -1,16 +1,14 @@
 """Workers, and the jobs that they have."""
 
 from collections import Counter
-from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
 from disque_console.io.in_hand import JobsInHand, find_held
-from disque_console.model.clients import Client, read_clients
 from disque_console.model.paging import page_of
-from disque_console.model.workers import JobInHand, workers
+from disque_console.model.workers import workers
 from disque_console.web.answers import parted
-from disque_console.web.views.clients import all_clients
+from disque_console.web.views.clients import all_clients, named
 from disque_console.web.visit import Shown, Visit
 
 BUSIEST: Final = 12  # queues
@@ -27,7 +25,7 @@ async def view(visit: Visit) -> Shown:
         looked = await visit.recently(("held", queue), partial(_look, visit, queue))
         found = parted(looked.problems)[1]
         problems = problems + [entry for entry in found if entry not in problems]
-    by_id = await _takers(visit, looked.held, clients)
+    by_id = await named(visit, [(job.taken_on, job.taker) for job in looked.held], clients)
     hands = Counter((job.taken_on, job.taker) for job in looked.held if job.taker)
     busiest = [row.name for row in visit.cluster.queues.top("delivered", BUSIEST)]
     return Shown(
@@ -48,20 +46,3 @@ async def view(visit: Visit) -> Shown:
 
 async def _look(visit: Visit, queue: str) -> JobsInHand:
     return await find_held(visit.calls, visit.cluster.nodes, queue, visit.now)
-
-
-async def _takers(
-    visit: Visit, held: Iterable[JobInHand], clients: Iterable[Client]
-) -> dict[tuple[str, int], Client]:
-    """Clients by node and id: the known ones, and newer ones that have jobs."""
-    found = {(client.node, client.id): client for client in clients}
-    missing: dict[str, set[int]] = {}
-    for job in held:
-        if job.taker and (job.taken_on, job.taker) not in found:
-            missing.setdefault(job.taken_on, set()).add(job.taker)
-    for address, ids in missing.items():
-        reply = await visit.calls.to(address, "CLIENT", "LIST", "ID", *sorted(ids))
-        if isinstance(reply, bytes):
-            for client in read_clients(address, reply.decode("utf-8", "replace")):
-                found[address, client.id] = client
-    return found

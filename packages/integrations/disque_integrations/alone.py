@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import spawn
+from pathlib import Path
 from typing import Any, Final
 
 import trio
@@ -70,14 +71,9 @@ class Alone:
             NotAloneError: this program cannot be started again, or does not know the job there.
         """
         async with self._limiter:
-            return await self._run(order)
+            return await self._run(_program(), order)
 
-    async def _run(self, order: dict[str, Any]) -> Message | Died:
-        try:
-            found = spawn.get_preparation_data("alone")
-        except RuntimeError as error:  # this program is still being imported
-            raise NotAloneError(str(error)) from None
-        program = {name: found[name] for name in _MAIN if name in found}
+    async def _run(self, program: dict[str, Any], order: dict[str, Any]) -> Message | Died:
         ours, theirs = socket.socketpair()
         with theirs:
             process = self._start(theirs.fileno())
@@ -119,6 +115,18 @@ class Alone:
             ended = process.returncode is not None
         memory = memory or reap(process, 0)
         return Died(death(how_ended(process.wait()), memory))
+
+
+def _program() -> dict[str, Any]:
+    """Return what is needed to import this program again. Raises NotAloneError."""
+    try:
+        found = spawn.get_preparation_data("alone")
+    except RuntimeError as error:  # this program is still being imported
+        raise NotAloneError(str(error)) from None
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    if main is not None and b"__main__" not in Path(main).read_bytes():
+        raise NotAloneError(f"{main} would run again, since it does not ask for its __name__")
+    return {name: found[name] for name in _MAIN if name in found}
 
 
 def serve(run: Callable[[dict[str, Any]], Message]) -> int:

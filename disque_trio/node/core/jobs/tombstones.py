@@ -3,8 +3,11 @@
 A copy that was sent earlier may still arrive, over a connection that was given up since.
 """
 
+from collections.abc import Callable
+
 from disque_trio.cluster.peers import Peers
 from disque_trio.node.core.jobs.outcomes import Outcomes
+from disque_trio.node.core.jobs.trailers import Trailers
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketWriter
 from disque_trio.protocol.endjob import EndJob
@@ -17,22 +20,33 @@ class Tombstones:
     Args:
         peers: the rest of the cluster.
         outcomes: how jobs ended.
+        trailers: know which jobs have become letters.
+
+    Attributes:
+        ended: the ids.
+        tell_followed: see ``Successors``.
     """
 
-    def __init__(self, peers: Peers, packets: PacketWriter, outcomes: Outcomes) -> None:
+    def __init__(
+        self, peers: Peers, packets: PacketWriter, outcomes: Outcomes, trailers: Trailers
+    ) -> None:
         self.ended = outcomes.gone
+        self.tell_followed: Callable[[bytes, bytes], bool] = _not_followed
+        self._followed = trailers.followed
         self._peers = peers
         self._packets = packets
         self._outcomes = outcomes
         self._cancelled = outcomes.cancelled
 
     def refuse(self, sender: bytes, id: bytes) -> bool:
-        """Whether the job ``id``, a copy of which arrived from ``sender``, has ended; if so, tells
-        ``sender``."""
+        """Whether the job ``id``, a copy of which arrived from ``sender``, has ended, or become
+        another one; if so, tells ``sender``."""
         if self._cancelled.by_id.count and self._cancelled.of(id) is not None:
             return self.refuse_cancelled(sender, id)
         ended = self.ended
         if id not in ended.latest and id not in ended.older:  # without a call
+            if self._followed.has(id) and self._peers.understands(sender):
+                return self.tell_followed(sender, id)
             return False
         flags = 0
         if self._peers.understands(sender):
@@ -62,3 +76,8 @@ class Tombstones:
         else:
             self._peers.send(sender, self._packets.about_job(bus.SETACK, id, 1))
         return True
+
+
+def _not_followed(sender: bytes, id: bytes) -> bool:
+    """In the place of ``tell_followed`` while nobody makes letters."""
+    return False

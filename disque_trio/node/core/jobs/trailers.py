@@ -9,9 +9,11 @@ from typing import Final
 from disque_trio.cluster.peers import Peers
 from disque_trio.native import mypyc_attr
 from disque_trio.node.core.jobs.job import ACKED, FLAG_TRAILER, Job
+from disque_trio.node.core.jobs.recent_ids import RecentIds
 from disque_trio.protocol.trailer import BY_REDRIVE, Ending, Trailer
 from disque_trio.respserver.memory import MEMORY, Memory
 
+MAX_FOLLOWED: Final = 10_000  # jobs; up to twice as many are remembered
 # What a trailer costs in addition to its bytes: the record, its lists, its place here.
 TRAILER_OVERHEAD: Final = 400
 # A dict of a million entries stops a node for 40 ms when it grows, so there are several. A
@@ -41,9 +43,13 @@ class Trailers:
     Args:
         memory: the account that includes them.
         peers: the rest of the cluster.
+
+    Attributes:
+        followed: jobs that have become letters, of which there were some here.
     """
 
     def __init__(self, memory: Memory, peers: Peers) -> None:
+        self.followed = RecentIds(MAX_FOLLOWED)
         self._memory = memory
         self._peers = peers
         self._shards: list[dict[bytes, Trailer]] = [{} for _ in range(_SHARDS)]
@@ -83,6 +89,8 @@ class Trailers:
         id = job.id
         self._shards[id[_PLACE] & (_SHARDS - 1)][id] = trailer
         self.recount(job, trailer)
+        if trailer.letter is not None:
+            self.followed.add(trailer.letter.first)
 
     def learn_attempts(self, job: Job, attempts: dict[bytes, int]) -> None:
         """Note what another node knows of how often clients got ``job``: ``attempts``, by node."""

@@ -80,6 +80,7 @@ class Successors:
         self._paging = core.paging
         self._copies = copies
         self._tombstones = core.tombstones
+        core.tombstones.tell_followed = self.tell_followed
         self._notices = core.notices
         self._packets = core.packets
 

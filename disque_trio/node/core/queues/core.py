@@ -38,4 +38,6 @@ class Core:
         self.paging.ask_first = self.recovery.queue_again
         self.aof_codec = AofCodec(store, self.recovery, self.paging)
         self.bus_codec = BusCodec(store)
-        self.tombstones = Tombstones(services.peers, services.packets, store.outcomes)
+        self.tombstones = Tombstones(
+            services.peers, services.packets, store.outcomes, store.trailers
+        )

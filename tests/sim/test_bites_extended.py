@@ -436,7 +436,7 @@ class ForgetfulLimitedGroups(LimitedGroups):
 
 def test_a_group_that_is_held_back_for_good_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LimitedGroups", ForgetfulLimitedGroups)
-    assert found(as_it_is, EXTENDED, "never delivered", first=7, seeds=14)
+    assert found(as_it_is, EXTENDED, "never delivered", first=28, seeds=8)
 
 
 class ForgetfulLimits(Limits):

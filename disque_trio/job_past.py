@@ -19,7 +19,47 @@ MOST: Final = 3
 _MOST_BYTES: Final = 4000  # of a reason; a node accepts 4096
 _FIRST_PAUSE: Final = 0.5  # s
 _LAST_PAUSE: Final = 60.0
+_OURS: Final = re.compile(r"[/\\](disque_trio|trio|concurrent)[/\\]")
 _COUNTS: Final = re.compile(r"(.*) \[(\d+) returned, (\d+) crashes, (\d+) alone\]", re.DOTALL)
+
+
+_TRACE: Final = "\nTraceback, the last calls:\n"
+_MOST_TRACE: Final = 2_400  # bytes
+
+
+def with_trace(error: str, trace: str) -> str:
+    """Append the end of a Python traceback to an error, so that it goes with a NACK. Calls of this
+    package and of trio before the task's own are left out."""
+    lines = trace.rstrip("\n").split("\n")
+    frames: list[str] = []
+    for line in lines:
+        if line.startswith('  File "') or not frames:
+            frames.append(line)
+        elif line.startswith("    ") or not line.startswith(" "):
+            frames[-1] += f"\n{line}"
+        else:
+            frames.append(line)
+    calls = [frame for frame in frames if frame.startswith('  File "')]
+    # The last one has the exception behind it, which ``error`` says.
+    if calls:
+        calls[-1] = "\n".join(line for line in calls[-1].split("\n") if line.startswith(" "))
+    while len(calls) > 1 and _OURS.search(calls[0].partition("\n")[0]):
+        del calls[0]
+    kept: list[str] = []
+    size = 0
+    for call in reversed(calls):
+        size += len(call.encode("utf-8", "replace")) + 1
+        if size > _MOST_TRACE:
+            break
+        kept.insert(0, call)
+    return error + _TRACE + "\n".join(kept) if kept else error
+
+
+def split_trace(reason: str) -> tuple[str, str]:
+    """The error and the traceback in a reason that ``with_trace`` made; the traceback is empty if
+    there is none."""
+    error, _, trace = reason.partition(_TRACE)
+    return error, trace
 
 
 @dataclass(frozen=True, slots=True)

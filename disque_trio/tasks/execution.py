@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from disque_trio.client import Client, DisqueError, ReplyError, tracing
-from disque_trio.job_past import NOTHING, Past
+from disque_trio.job_past import NOTHING, Past, with_trace
 from disque_trio.respclient.concurrency import library
 from disque_trio.respclient.foreign import in_async, in_thread
 from disque_trio.respclient.log import library_log
@@ -381,7 +381,7 @@ class Execution:
                 times = job.nacks if definition is None else failures
                 delay, wrong = pause_of(backoff, times, failure.raised or failure)
             error = f"{failure.error} ({wrong})" if wrong else failure.error
-            again = past.reason(error)
+            again = past.reason(with_trace(error, failure.trace))
             retried = Ended("runaway" if failure.runaway else "retried", error)
 
             async def give_back(job: Held) -> Ended:
@@ -393,6 +393,7 @@ class Execution:
         dead = Ended("runaway" if failure.runaway else "dead", failure.error)
         part = given.headers.get(PART)
         left = Result(ERROR_TYPE, reason)
+        reason = reason_of(with_trace(failure.error, failure.trace))
         trace = traces.current()
         task = given.headers.get(TASK, "")
 

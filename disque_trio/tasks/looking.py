@@ -11,6 +11,7 @@ from disque_trio.client import Client, DisqueError, ReplyError, kept
 from disque_trio.client.nodes import Node
 from disque_trio.client.replies import Outcome, Record
 from disque_trio.client.shown import ShownJob
+from disque_trio.job_past import split_trace
 from disque_trio.respclient.concurrency import Nursery, library
 from disque_trio.tasks.members import GROUP, Members
 from disque_trio.tasks.messages import DAY, ERROR_TYPE, TASK, Opened, Result
@@ -96,7 +97,7 @@ async def why(client: Client, id: str) -> str:
     record = await client.show(letter_id(id))
     letter = ShownJob.of(record or {})
     why = f" ({letter.dead_why})" if letter.dead_why else ""
-    return letter.dead_reason or f"the job is a dead letter{why}"
+    return split_trace(letter.dead_reason)[0] or f"the job is a dead letter{why}"
 
 
 async def shown(client: Client, elsewhere: Elsewhere, id: str, but: str = "") -> ShownJob | None:

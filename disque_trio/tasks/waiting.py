@@ -3,7 +3,7 @@
 from disque_trio.client import Client, DisqueError
 from disque_trio.client.replies import Record
 from disque_trio.client.shown import ShownJob
-from disque_trio.job_past import Past
+from disque_trio.job_past import Past, split_trace
 
 
 async def why_pending(client: Client, id: str) -> str:
@@ -15,7 +15,7 @@ async def why_pending(client: Client, id: str) -> str:
             return ""
         job = ShownJob.of(record)
         failed = f"; attempts that failed: {job.nacks}" if job.nacks else ""
-        reason = Past.read(job.last_reason).said
+        reason, _ = split_trace(Past.read(job.last_reason).said)
         failed += f", the last with {reason}" if failed and reason else ""
         if job.state != "queued":
             later = "; it is delayed" if job.delay and not job.nacks else ""

@@ -1,6 +1,10 @@
 """What a job has been through travels in the reason of its last NACK."""
 
-from disque_trio.job_past import MOST, NOTHING, Past, death
+import traceback
+
+import pytest
+
+from disque_trio.job_past import MOST, NOTHING, Past, death, split_trace, with_trace
 
 
 def read(reason: bytes) -> Past:
@@ -65,3 +69,56 @@ def test_pauses_grow() -> None:
 def test_a_death_is_told_with_the_memory_if_that_is_known() -> None:
     assert death("exit status 3", 40 << 20) == "its process died: exit status 3, memory 40 MiB"
     assert death("killed by SIGKILL", None) == "its process died: killed by SIGKILL"
+
+
+def fail(text: str) -> None:
+    raise ValueError(text)
+
+
+def trace_of(text: str) -> str:
+    """The traceback of an exception from ``fail``."""
+    try:
+        fail(text)
+    except ValueError as error:
+        return "".join(traceback.format_exception(error))
+    raise AssertionError
+
+
+def test_a_reason_has_the_last_calls_before_the_error() -> None:
+    reason = NOTHING.stopped().reason(with_trace("ValueError: no", trace_of("no"))).decode()
+    error, trace = split_trace(Past.read(reason).said)
+    assert error == "ValueError: no"
+    assert trace.count('  File "') == 2
+    assert trace.endswith("in fail\n    raise ValueError(text)")
+    assert "ValueError: no" not in trace
+
+
+def test_a_long_traceback_is_cut_at_its_start_and_leaves_room_for_the_counts() -> None:
+    calls = "".join(
+        f'  File "/app/{number:090d}.py", line 1, in f\n    f()\n' for number in range(99)
+    )
+    text = f"Traceback (most recent call last):\n{calls}KeyError: 'x'\n"
+    reason = NOTHING.stopped().reason(with_trace("KeyError: 'x'", text))
+    assert 1_500 < len(reason) < 4_000
+    assert split_trace(reason.decode())[1].splitlines()[-2].endswith('98.py", line 1, in f')
+    assert Past.read(reason.decode()).returned == 1
+
+
+def test_calls_of_the_worker_are_left_out() -> None:
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "/lib/disque_trio/tasks/calling.py", line 1, in x\n'
+        '    y()\n  File "/app/shop.py", line 2, in y\n    z()\n'
+        '  File "/lib/trio/_core.py", line 3, in z\n    raise OSError\nOSError\n'
+    )
+    _, trace = split_trace(with_trace("OSError", text))
+    assert [line.split('"')[1] for line in trace.splitlines()[::2]] == [
+        "/app/shop.py",
+        "/lib/trio/_core.py",
+    ]
+
+
+@pytest.mark.parametrize("trace", ["", "\n", "no traceback", "  | File x"])
+def test_without_calls_there_is_just_the_error(trace: str) -> None:
+    assert with_trace("OSError: x", trace) == "OSError: x"
+    assert split_trace("OSError: x") == ("OSError: x", "")

@@ -9,7 +9,7 @@ import structlog
 import trio
 
 from disque_trio.client import ReplyError
-from disque_trio.job_past import Past
+from disque_trio.job_past import Past, split_trace
 from disque_trio.tasks import Disque, Reject, Retry, TaskFailed, current_job
 from disque_trio.tasks.calling import Backend, InLoop, Quit
 from disque_trio.tasks.current import CurrentJob
@@ -99,12 +99,15 @@ async def test_a_failure_is_retried_with_growing_delays_and_then_refused(
         job = FakeJob("fail", nacks=nacks)
         assert (await execution.run(job)).kind == "retried"
         delays.append(job.settled[1])
-        assert job.settled[2] == b"ValueError: no such address"
+        error, trace = split_trace(job.settled[2].decode())
+        assert error == "ValueError: no such address"
+        assert 'raise ValueError("no such address")' in trace
     assert [1.5 <= delays[0] <= 2.5, 3 <= delays[1] <= 5, 3.75 <= delays[2] <= 5] == [True] * 3
     job = FakeJob("fail", nacks=3)
     outcome = await execution.run(job)
     assert (outcome.kind, outcome.error) == ("dead", "ValueError: no such address")
-    assert job.settled == ("dead", b"ValueError: no such address")
+    assert job.settled[0] == "dead"
+    assert split_trace(job.settled[1].decode())[0] == "ValueError: no such address"
 
 
 async def test_a_traceback_shows_where_a_task_failed(app: Disque, execution: Execution) -> None:
@@ -568,10 +571,13 @@ async def test_returns_that_were_no_failures_use_up_no_retries(
     assert (await execution.run(job)).kind == "retried"
     _, delay, reason = job.settled
     assert delay <= 2.5
-    assert Past.read(reason.decode()) == Past(50, 1, 0, "ValueError: no such address")
+    past = Past.read(reason.decode())
+    assert (past.returned, past.crashes, past.alone) == (50, 1, 0)
+    assert split_trace(past.said)[0] == "ValueError: no such address"
     job = FakeJob("fail", nacks=51, last_reason=reason.decode())
     assert (await execution.run(job)).kind == "dead"
-    assert job.settled == ("dead", b"ValueError: no such address")
+    assert job.settled[0] == "dead"
+    assert split_trace(job.settled[1].decode())[0] == "ValueError: no such address"
 
 
 async def test_a_task_that_blocked_its_process_too_often_is_refused(

@@ -81,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             events=options.events,
             audit=options.audit_log,
             bananaq=_bananaq(options.bananaq) if options.bananaq else None,
+            trace_url=_trace_url(options.trace_url),
         )
     except ValueError as error:
         parser.error(str(error))
@@ -148,6 +149,16 @@ def _bananaq(text: str) -> "Cluster":
     if len(found.nodes) > 1:
         raise ValueError(form)
     return found
+
+
+def _trace_url(text: str) -> str:
+    """The address of the page of a trace, or empty. Raises ValueError."""
+    if text and not (text.startswith(("http://", "https://")) and "{trace}" in text):
+        raise ValueError(
+            f"--trace-url {text}: use a URL with {{trace}} for the id of the trace, such as"
+            " http://jaeger.example:16686/trace/{trace}"
+        )
+    return text
 
 
 def listening(text: str) -> tuple[str, str]:
@@ -267,6 +278,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="HOST:PORT",
         help="a bananaq to show as well, or its URL: bananaq://user:password@host:port, or bananaqs://"
         " for TLS",
+    )
+    add(
+        "--trace-url",
+        default="",
+        metavar="URL",
+        help="the page of a trace, with {trace} for its id: pages of traced jobs link to it",
     )
     add_log_options(add)
     return parser

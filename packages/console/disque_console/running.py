@@ -44,6 +44,7 @@ class Settings:
         hosts: host names to accept if no login is required.
         secret: file; empty for a new secret each time. audit: file; empty for the log.
         bananaq: address and login of a bananaq to show, or None.
+        trace_url: of the page of a trace, with ``{trace}`` for its id; or empty.
     """
 
     cluster: ClusterAddress
@@ -59,6 +60,7 @@ class Settings:
     events: str = ""
     audit: str = ""
     bananaq: ClusterAddress | None = None
+    trace_url: str = ""
 
 
 @contextmanager
@@ -174,6 +176,7 @@ def _make(settings: Settings, nursery: trio.Nursery, audit: Audit, log: Log) -> 
         trusted=settings.trusted,
         hosts=None if accounts.wanted else settings.hosts,
         timelines=Timelines(settings.events) if settings.events else None,
+        trace_url=settings.trace_url,
         bananaq=settings.bananaq.nodes[0] if settings.bananaq else "",
         bananaq_calls=Calls(nursery, Nodes(), settings.bananaq.login) if settings.bananaq else None,
     )

@@ -19,7 +19,7 @@ LONG_LIMIT: Final = 60.0  # s for commands that walk a queue on all nodes
 
 # Commands that wait for other nodes, and how long an answer to them may take.
 _WAITING: Final = {
-    **dict.fromkeys(("ADDJOB", "UPDATEJOB"), LIMIT),
+    **dict.fromkeys(("ADDJOB", "UPDATEJOB", "WAITJOB"), LIMIT),
     **dict.fromkeys(("QPURGE", "QMOVE", "REDRIVE"), LONG_LIMIT),
 }
 

@@ -13,6 +13,7 @@ from disque_console.model.job_scans import JobFilter, Place
 from disque_console.model.jobs import SHOWN, JobCopy, JobView, merge, read_copy
 from disque_console.model.letters import JobCopyAt
 from disque_trio.client import replies
+from disque_trio.client.replies import Outcome
 from disque_trio.overview.names import to_bytes
 from disque_trio.overview.nodes import Nodes
 from disque_trio.respclient.connection import Reply
@@ -24,6 +25,7 @@ VISITED: Final = 30_000  # jobs visited for a page
 SECONDS: Final = 0.2  # time limit for a page
 AT_ONCE: Final = 10  # SHOW commands sent together
 LETTERS: Final = 200  # jobs of a queue, on each node
+PATIENCE: Final = 200  # ms to wait for nodes that may know how a job ended
 LIGHT: Final = 16 << 10  # bytes: read fewer jobs if they are larger on average
 BODIES: Final = 8 << 20  # bytes of bodies for a page: nodes of older releases always send them
 
@@ -165,6 +167,17 @@ class Jobs:
         sorted_answers = sorted(answers.items(), key=itemgetter(0))
         problems = [answer for answer in sorted_answers if isinstance(answer[1], DisqueError)]
         return merge(sorted_answers, ids), problems
+
+    async def outcome(self, id: str) -> Outcome | None:
+        """How a job ended, as far as the nodes remember; None if they do not, or may not say."""
+        _, reply = await self._calls.any("WAITJOB", PATIENCE, id)
+        try:
+            if isinstance(reply, DisqueError):
+                raise reply
+            [found] = replies.outcomes(reply)
+        except (DisqueError, ValueError):
+            return None
+        return None if found.state in ("gone", "pending") else found
 
     async def body(self, id: str) -> bytes | None:
         """The whole body of a job; None if no node that answers has it."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from disque_console.model.jobs import JobCopy
 from disque_trio.client import Policy
-from disque_trio.job_past import Past
+from disque_trio.job_past import Past, split_trace
 from disque_trio.overview.names import shown
 
 READ: Final = 400
@@ -56,7 +56,7 @@ def row_of(copy: JobCopy, policy: Policy | None) -> JobRow:
     else:
         tried = copy.nacks + copy.additional_deliveries - past.returned + bool(copy.client)
         allowed, error = _allowed(headers, policy), past.said
-    first_line = error.partition("\n")[0]
+    first_line = split_trace(error)[0].partition("\n")[0]
     return JobRow(
         shown(task) or text or "(empty)",
         _arguments(copy, text) if task else "",
@@ -64,6 +64,33 @@ def row_of(copy: JobCopy, policy: Policy | None) -> JobRow:
         allowed,
         _cut(shown(first_line), _ERROR),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The last failure of a job.
+
+    Attributes:
+        error: what went wrong. trace: the end of the worker's traceback; empty: it sent none.
+        stops: how often workers gave the job back because they stopped or died. crashes: how often
+            because they died.
+    """
+
+    error: str
+    trace: str
+    stops: int
+    crashes: int
+
+
+def failure_of(copy: JobCopy) -> Failure | None:
+    """The last failure of a job; None: none is known."""
+    letter = copy.letter
+    reason = copy.last_reason if letter is None else letter.reason
+    if not reason:
+        return None
+    past = Past.read(reason)
+    error, trace = split_trace(past.said)
+    return Failure(error, trace, past.returned, past.crashes)
 
 
 def _allowed(headers: dict[str, str], policy: Policy | None) -> int | None:

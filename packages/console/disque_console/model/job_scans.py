@@ -78,7 +78,8 @@ class JobFilter:
         """The options of JSCAN."""
         if self.state == WITH_WORKER:
             return ["TAKEN", *self.conditions]
-        return [*(["STATE", to_bytes(self.state)] if self.state else []), *self.conditions]
+        state: list[Argument] = ["STATE", to_bytes(self.state)] if self.state else []
+        return [*state, *self.conditions]
 
     @property
     def conditions(self) -> list[Argument]:

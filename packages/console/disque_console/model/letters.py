@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from disque_console.model.jobs import JobCopy
+from disque_trio.job_past import split_trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ def grouped(found: Iterable[JobCopyAt]) -> list[LetterGroup]:
     groups: dict[tuple[str, str, str], LetterGroup] = {}
     for each in found:
         letter = each.copy.letter
-        key = (letter.queue, letter.why, letter.reason) if letter else ("", "", "")
+        reason = split_trace(letter.reason)[0] if letter else ""
+        key = (letter.queue, letter.why, reason) if letter else ("", "", "")
         groups.setdefault(key, LetterGroup(*key)).letters.append(each)
     return sorted(groups.values(), key=lambda group: -len(group.letters))

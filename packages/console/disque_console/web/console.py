@@ -32,6 +32,7 @@ class Console:
         bulks: the bulk actions in progress. streams: counts the live pages.
         stopping: set when the process should stop. ended: set when the server has stopped.
         timelines: of event logs, or None. bananaq: address, or empty.
+        trace_url: of the page of a trace, with ``{trace}`` for its id; or empty.
         bananaq_calls: sends commands to it.
     """
 
@@ -49,6 +50,7 @@ class Console:
     hosts: frozenset[str] | None = None
     timelines: Timelines | None = None
     bananaq: str = ""
+    trace_url: str = ""
     bananaq_calls: Calls | None = None
     recent: Recent = field(default_factory=Recent)
     bulks: Bulks = field(init=False)

@@ -2,12 +2,16 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
-from packages.console.tests.live.test_jobs import add, listed
-from packages.console.tests.support.console import ConsoleProcess, Visitor
+from disque_trio.job_past import NOTHING, with_trace
+from packages.console.tests.live.test_jobs import add, listed, page_of
+from packages.console.tests.support.console import ConsoleProcess, Visitor, console
 from tests.support.harness import LiveNode
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
 @pytest.fixture
@@ -92,3 +96,44 @@ def test_actions_on_all_of_a_list_spare_the_others(node: LiveNode, visitor: Visi
     (query,) = re.findall(r'name="filter" value="([^"]*)"', page.partition('id="all"')[2])
     assert "state=delayed" in query
     assert listed(visitor, "/jobs?queue=spared&state=fresh") == [kept]
+
+
+def test_the_page_of_a_job_has_its_failure_with_the_traceback_and_its_progress(
+    node: LiveNode, visitor: Visitor
+) -> None:
+    id = add(node, "failing", "x", "HEADERS", 1, "traceparent", f"00-{TRACE}-b7ad6b7169203331-01")
+    take(node, "failing")
+    reason = with_trace(
+        "OSError: no route", 'x\n  File "/app/shop.py", line 2, in send\n    go()\n'
+    )
+    node.ask("NACK", id, "REASON", NOTHING.stopped().reason(reason))
+    take(node, "failing")
+    node.ask("WORKING", id, "PROGRESS", "0.25", "page 1 of 4")
+    page = visitor.get(page_of(id))
+    for words in ("OSError: no route", 'File "/app/shop.py", line 2, in send', "page 1 of 4"):
+        assert words in page.says
+    assert 'value="0.25"' in page.text
+    assert "[1 returned" not in page.says
+    assert TRACE in page.says
+    assert "OSError: no route" in visitor.get("/jobs?queue=failing&state=running").says
+    assert "shop.py" not in visitor.get("/jobs?queue=failing&state=running").says
+
+
+def test_the_page_of_a_job_that_has_ended_says_how_and_with_what_result(
+    node: LiveNode, visitor: Visitor
+) -> None:
+    id, gone = add(node, "ending"), add(node, "ending")
+    take(node, "ending")
+    node.ask("ACKJOB", id, "RESULT", '{"sum": 12}')
+    says = visitor.get(page_of(id)).says
+    assert "The job has ended: a worker acknowledged it." in says
+    assert '"sum": 12' in says
+    node.ask("CANCEL", gone)
+    assert "it was cancelled" in visitor.get(page_of(gone)).says
+
+
+def test_a_traced_job_links_to_its_trace(node: LiveNode, directory: Path) -> None:
+    id = add(node, "traced", "x", "HEADERS", 1, "traceparent", f"00-{TRACE}-b7ad6b7169203331-01")
+    with console(directory, [node.port], "--trace-url", "http://t.example/trace/{trace}") as found:
+        found.wait_for("/", " up ")
+        assert f'href="http://t.example/trace/{TRACE}"' in found.visitor().get(page_of(id)).text

@@ -109,7 +109,9 @@ class Keyboard:
             elif step.startswith('"'):
                 self.type(step[1:])
             elif step == "yes":
-                wait_until(lambda: self.is_at(".confirm button"))
+                # Not at the button, if there is no way back.
+                wait_until(lambda: self.is_at(".confirm button:not(.danger), .confirm a"))
+                self.to(".confirm button")
                 self.press("Enter")
             else:
                 self.to(step)

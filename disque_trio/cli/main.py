@@ -8,8 +8,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from disque_trio.cli.options import USAGE, Options, UsageError, parse_options
+from disque_trio.cli.options import Options, UsageError, parse_options, usage
 from disque_trio.cli.runner import Runner, complain
+from disque_trio.cli.subcommands.table import find
 from disque_trio.version import VERSION
 
 TYPE_CHECKING = False  # typing is slow to import
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: Options) -> int:
     if options.help:
-        print(USAGE, end="")
+        print(usage(), end="")
         return 0
     if options.version:
         print(f"disque {VERSION}")
@@ -80,6 +81,10 @@ def _run(options: Options) -> int:
         return run_check(options)
     if options.command:
         command = options.command
+        if found := find(command):
+            from disque_trio.cli.subcommands.running import run_subcommand
+
+            return run_subcommand(*found, options)
         if options.last_from_stdin:
             command = [*command, sys.stdin.buffer.read()]
         fine = Runner(options, sys.stdout.buffer).run(command, options.repeat)

@@ -9,8 +9,9 @@ import os
 from collections.abc import Mapping, Sequence
 
 from disque_trio.cli.format import Output
+from disque_trio.cli.subcommands.table import listed
 
-USAGE = """\
+_USAGE = """\
 Usage: disque [OPTIONS] [cmd [arg [arg ...]]]
   -h <hostname>      Node to connect to (default: 127.0.0.1).
   -p <port>          Its port (default: 7711).
@@ -51,7 +52,10 @@ Usage: disque [OPTIONS] [cmd [arg [arg ...]]]
   --help             Print this help and exit.
   --version          Print the version and exit.
 
-Without a command, show a prompt; or, if stdin is not a terminal, read
+Subcommands, for the whole cluster (disque NAME --help shows their options):
+{}
+Anything else is a command for the node, also a name from this list in capital
+letters. Without a command, show a prompt; or, if stdin is not a terminal, read
 commands from stdin, one per line.
 
   disque check [nodes|queues]
@@ -67,7 +71,13 @@ Examples:
   disque getjob timeout 1000 from greetings
   disque --stat -i 5
   disque --top
+  disque jobs greetings --state dead --json
 """
+
+
+def usage() -> str:
+    """The text for ``--help``."""
+    return _USAGE.format(listed().rstrip("\n"))
 
 
 class UsageError(Exception):

@@ -42,7 +42,7 @@ def _fill(parser: ArgumentParser, command: Command) -> None:
     words = [operand for operand in command.operands if operand.choices]
     for operand in words:
         parser.add_argument("word", choices=operand.choices)
-    if command.commands:
+    if command.commands and not words:
         below = parser.add_subparsers(dest="command")
         for one in command.commands:
             word = one.name.rpartition(" ")[2]

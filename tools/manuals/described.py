@@ -15,7 +15,9 @@ from unittest.mock import patch
 from disque_bananaq import settings as bananaq
 from disque_bananaq.option_texts import usage as bananaq_usage
 from disque_trio.cli.commandtable import built_in_table
-from disque_trio.cli.options import USAGE as DISQUE
+from disque_trio.cli.options import usage as disque_usage
+from disque_trio.cli.subcommands.running import parser_of as subcommand_parser
+from disque_trio.cli.subcommands.table import TABLE as TABLE_OF_DISQUE
 from disque_trio.config import SECTIONS, TABLE, Param
 from disque_trio.config.types import Choice, YesNo
 from disque_trio.node.texts import USAGE as SERVER
@@ -205,7 +207,7 @@ def _of_line(names: str, help: str) -> Option:
 
 
 def _disque() -> Command:
-    head, _, text = DISQUE.partition("\n\n")
+    head, _, text = disque_usage().partition("\n\n")
     first, _, lines = head.partition("\n")
     found: list[tuple[str, list[str]]] = []
     for line in lines.splitlines():
@@ -216,13 +218,19 @@ def _disque() -> Command:
             found.append((spec, []))
         found[-1][1].append(help)
     options = tuple(_of_line(spec, " ".join(help).strip()) for spec, help in found)
-    words = Option((), "cmd", "A command of the node.", tuple(sorted(built_in_table())))
+    first_words = [entry.name.split()[0] for entry in TABLE_OF_DISQUE]
+    choices = tuple(sorted({*built_in_table(), *first_words}))
+    words = Option((), "cmd", "A subcommand, or a command of the node.", choices)
+    below = [
+        _of_parser(f"disque {entry.name}", subcommand_parser(entry), entry.about)
+        for entry in TABLE_OF_DISQUE
+    ]
     return Command(
         "disque",
         "Talk to a Disque node",
         (first.removeprefix("Usage: "),),
         (Group("options", options),),
         (words,),
-        (),
+        tuple(below),
         text,
     )

@@ -10,19 +10,17 @@ from typing import Final
 
 import trio
 
-from disque_trio.cli.connection import tls_of
+from disque_trio.cli.cluster import cluster_of, greet
 from disque_trio.cli.options import Options
 from disque_trio.cli.runner import complain
 from disque_trio.cli.top.page import page, seen, snapshot
 from disque_trio.cli.top.terminal import Terminal, encoding, is_there
 from disque_trio.cli.top.view import View
 from disque_trio.client.nodes import parse_address
-from disque_trio.client.urls import Cluster as ClusterAddress
 from disque_trio.overview.cluster import Cluster
 from disque_trio.overview.looks import Looks
-from disque_trio.overview.poller import PATIENCE, Poller
-from disque_trio.respclient.connection import Connector
-from disque_trio.respclient.errors import DisqueError, first_of
+from disque_trio.overview.poller import Poller
+from disque_trio.respclient.errors import first_of
 
 LEAST: Final = 0.1  # minimum s between two pages
 SETTLED_IN: Final = 20.0  # s to wait for all nodes to report all their queues twice
@@ -40,18 +38,6 @@ def run_top(options: Options) -> int:
         raise first_of(group) from None  # such as a BrokenPipeError, which main knows
 
 
-def _cluster_of(options: Options) -> ClusterAddress:
-    own = f"unix:{options.socket}" if options.socket is not None else options.where
-    found = ClusterAddress(
-        options.nodes or (own,),
-        options.password,
-        options.user,
-        tls_of(options) if options.tls else None,
-        options.client_name,
-    )
-    return found.named_after("disque-top")
-
-
 class _Top:
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -66,12 +52,8 @@ class _Top:
         self._terminal: Terminal | None = None
 
     async def run(self) -> int:
-        address = _cluster_of(self._options)
-        try:
-            problem = await self._greet(address)
-        except* ValueError as group:  # a certificate file is invalid
-            problem = str(first_of(group))
-        if problem:
+        address = cluster_of(self._options, "disque-top")
+        if problem := await greet(address):
             complain(problem)
             return 1
         seeds = [parse_address(node) for node in address.nodes]
@@ -87,24 +69,6 @@ class _Top:
                 await (self._show() if self._on_screen else self._print(poller))
                 nursery.cancel_scope.cancel()
         return self._status
-
-    async def _greet(self, address: ClusterAddress) -> str:
-        """Try to log in to one of the nodes. Returns the problem, or empty. Raises ValueError."""
-        problem = ""
-        async with trio.open_nursery() as nursery:
-            connector = Connector(nursery, address.login, PATIENCE)
-            for node in address.nodes:
-                try:
-                    connection = await connector.open(parse_address(node))
-                    with trio.move_on_after(PATIENCE) as scope:
-                        await connection.execute("HELLO")
-                    problem = f"{node}: no answer" if scope.cancelled_caught else ""
-                except DisqueError as error:
-                    problem = f"Could not connect to Disque at {node}: {error}"
-                if not problem:
-                    break
-            nursery.cancel_scope.cancel()
-        return problem
 
     async def _heed(self, signals: AsyncIterator[int]) -> None:
         async for number in signals:

@@ -33,7 +33,7 @@ def written(name: str, text: str) -> str:
 def at_node(shared_node: LiveNode, tmp_path: Path) -> Typist:
     """Types with a running node, which commands that look for one on port 7711 find."""
     port, console = str(shared_node.port), str(free_port())
-    words = ("<", "--stat", "--top", "getjob")
+    words = ("<", "--stat", "--top", "getjob", "queues", "jobs")
     others = {f"disque {word}": f"disque -p {port} {word}" for word in words}
     others |= {
         "--to-disque results": f"--to-disque results --node 127.0.0.1:{port}",
@@ -211,6 +211,21 @@ def test_a_cluster_is_asked_how_it_is(at_node: Typist) -> None:
     assert said.startswith("DISQUE OK - 1 of 1 nodes are well | ")
     figures = [word.partition("=")[0] for word in said.partition("|")[2].split()]
     assert figures == [word.partition("=")[0] for word in shown.partition("|")[2].split()]
+
+
+def test_subcommands_print_tables_and_json(at_node: Typist) -> None:
+    (queues, said), (jobs, _) = block("docs/cli.md", "$ disque queues").typed()
+    printed = at_node.type(
+        IN_PLACE
+        + "  redis-cli -p 7711 ADDJOB mail body 0 > /dev/null\n"
+        + "  redis-cli -p 7711 ADDJOB mail body 0 DELAY 100 > id\n"
+        + f"  {queues}\n  echo ---\n  {jobs}\n  cat id\n"
+    )
+    table, ids = printed.split("---\n")
+    assert said[0].split() in [line.split() for line in table.splitlines()]
+    assert re.search(r"^mail +1 ", table, re.MULTILINE)
+    found, added = ids.splitlines()[-2:]
+    assert found == added
 
 
 def test_consoles_are_started(at_node: Typist) -> None:

@@ -1,0 +1,51 @@
+"""The names of the subcommands. Loads none of them, since most calls are of another command."""
+
+import os
+from collections.abc import Sequence
+
+
+class Listing:
+    """A subcommand.
+
+    Attributes:
+        name: one or two words, in lower case.
+        about: what it does, for ``disque --help``.
+        module: of its ``SUBCOMMAND``, in this package.
+        shared: whether nodes have a command with this name.
+    """
+
+    def __init__(self, name: str, about: str, module: str, *, shared: bool = False) -> None:
+        self.name = name
+        self.about = about
+        self.module = module
+        self.shared = shared
+
+
+TABLE = (
+    Listing("queues", "List the queues of the cluster.", "queues"),
+    Listing("jobs", "List jobs, by queue and state.", "jobs"),
+    Listing("nodes", "List the nodes, and what is wrong with them.", "nodes"),
+    Listing("workers", "List the workers, and the jobs that they have.", "workers"),
+)
+
+
+def find(command: Sequence[bytes]) -> tuple[Listing, list[str]] | None:
+    """The subcommand that these words call, and the words after its name; None: they are a command
+    for the node.
+
+    Only lower case calls subcommands: nodes take commands in any case. If nodes have a command of
+    the same name, two operands in a row are for that, as in ``redrive q COUNT 10``.
+    """
+    words = [os.fsdecode(word) for word in command]
+    for entry in TABLE:
+        name = entry.name.split()
+        if words[: len(name)] == name:
+            rest = words[len(name) :]
+            plain = [not word.startswith("-") for word in rest[:2]]
+            return None if entry.shared and plain == [True, True] else (entry, rest)
+    return None
+
+
+def listed() -> str:
+    """The lines for ``disque --help``."""
+    return "".join(f"  {entry.name:<16} {entry.about}\n" for entry in TABLE)

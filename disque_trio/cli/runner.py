@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 _SLOW_SECONDS = 0.5
+_RESTART_SECONDS = 60.0  # to wait for a node that restarts to accept a connection
+_AGAIN_SECONDS = 0.1
 
 
 def complain(text: str) -> None:
@@ -103,6 +105,8 @@ class Runner:
             self.disconnect()
             if name == b"shutdown":
                 return True  # it gets no reply
+            if name == b"restart":
+                return self._returns()
             complain(str(error))
             return False
         except KeyboardInterrupt:
@@ -114,6 +118,23 @@ class Runner:
         if self._interactive and took >= _SLOW_SECONDS and self._output is Output.STANDARD:
             self._write(b"(%.2fs)\n" % took)
         return fine
+
+    def _returns(self) -> bool:
+        """Wait until the node, which restarts, answers and has loaded its jobs. Returns whether it
+        does; it may take as long as it likes to load them."""
+        until = time.monotonic() + _RESTART_SECONDS
+        while True:
+            try:
+                reply = self.connect().execute(b"PING")
+            except (ConnectionFailed, Disconnected) as error:
+                self.disconnect()
+                if time.monotonic() > until:
+                    complain(f"The node did not come back in {_RESTART_SECONDS:g} s: {error}")
+                    return False
+            else:
+                if not reply.text.startswith(b"LOADING"):
+                    return True
+            time.sleep(_AGAIN_SECONDS)
 
     def _print_reply(self, connection: Connection, *, is_text: bool = False) -> bool:
         reply = connection.read()

@@ -133,3 +133,12 @@ def test_a_node_is_reached_by_tls(
         assert run(session_node, *words, stdin="ping\nping\n") == (0, "PONG\nPONG\n")
         refused = ["-p", str(front.port), "--tls", "--cacert", certificates.other, "ping"]
         assert run(session_node, *refused) == (1, "")
+
+
+def test_a_restart_waits_for_the_node(disque_server: NodeFactory) -> None:
+    node = disque_server("--appendonly", "yes")
+    run(node, "addjob", "q", "x", "0")
+    before = node.info("server")["run_id"]
+    assert run(node, "RESTART") == (0, "")
+    assert run(node, "qlen", "q") == (0, "1\n")
+    assert node.info("server")["run_id"] != before

@@ -177,3 +177,19 @@ def test_a_reader_that_goes_away_ends_it_quietly() -> None:
             process.stdout.close()
             assert process.wait(HANG_SECONDS) == 1
             assert process.stderr.read() == b""
+
+
+def test_a_restart_ends_when_the_node_has_loaded_its_jobs() -> None:
+    answers = iter([b"-LOADING\r\n", HANG_UP, b"-LOADING\r\n", b"+PONG\r\n"])
+
+    def answer(command: list[bytes]) -> bytes:
+        return HANG_UP if command == [b"restart"] else next(answers)
+
+    with scripted_server(answer) as server:
+        assert run("-p", server.port, "restart") == (0, b"", "")
+        assert server.seen == [[b"restart"], *[[b"PING"]] * 4]
+
+
+def test_a_refused_restart_is_an_error() -> None:
+    with scripted_server(lambda _: b"-ERR no\r\n") as server:
+        assert run("-p", server.port, "restart") == (1, b"ERR no\n\n", "")

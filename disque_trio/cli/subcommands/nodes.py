@@ -7,7 +7,7 @@ from disque_trio import humanize
 from disque_trio.cli.subcommands.printing import DIM, RED, YELLOW, Column
 from disque_trio.cli.subcommands.subcommand import Call, Subcommand
 from disque_trio.cli.subcommands.watching import moment, watched
-from disque_trio.health.lines import Line, lines_in
+from disque_trio.health.lines import AlarmLine, lines_in
 from disque_trio.health.table import CRITICAL
 from disque_trio.overview.nodes import NodeState
 from disque_trio.process.options import Parser
@@ -28,7 +28,7 @@ class NodeRow:
         return _WORDS.get(self.state.status, self.state.status)
 
     @property
-    def alarms(self) -> list[Line]:
+    def alarms(self) -> list[AlarmLine]:
         """What it says is wrong with it."""
         return lines_in(self.state.info) if self.state.here else []
 

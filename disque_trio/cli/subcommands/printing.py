@@ -153,13 +153,26 @@ class Printer:
         """Print a line."""
         self._out.write(f"{line}\n")
 
-    def result(self, fields: Mapping[str, Any], text: str) -> None:
-        """Print what was done at the end: ``fields`` for programs, ``text`` for people."""
+    def result(self, fields: Mapping[str, Any], text: str, plain: str) -> None:
+        """Print what was done at the end: ``fields`` as JSON, ``text`` on a terminal, or
+        ``plain``."""
         self.end()
         if self.json:
             self.record(fields)
         else:
-            self.line(text)
+            self.line(text if self._out.isatty() else plain)
+
+    def tell(self, text: str) -> None:
+        """Tell the user what was done, where rows do not go."""
+        self.end()
+        print(text, file=self._told, flush=True)
+
+    def stopped(self) -> None:
+        """Tell the user how far it came, if that was being told."""
+        progress = self._progress
+        self.end()
+        if progress is not None:
+            print(f"stopped: {progress}", file=self._told, flush=True)
 
     def complain(self, text: str) -> None:
         """Tell the user of a problem, in one line."""

@@ -69,6 +69,9 @@ class Progress:
             self._out.flush()
             self._drawn = False
 
+    def __str__(self) -> str:
+        return told(self._what, self.done, self.total, self._clock() - self._began)
+
     def _tell(self, now: float) -> None:
         text = told(self._what, self.done, self.total, now - self._began)
         if self._terminal:

@@ -103,7 +103,7 @@ async def _counted(cluster: Cluster, looks: Looks, poller: Poller, seconds: floa
     """Have all nodes count all their jobs. Returns whether they did in time."""
     with trio.move_on_after(seconds):
         while cluster.queues.counted_since(state.address for state in cluster.nodes.here()) is None:
-            looks.at_all(moment())
+            looks.counts.at(moment())
             await poller.news.wait()
         return True
     return False

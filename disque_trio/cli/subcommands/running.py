@@ -58,8 +58,10 @@ def run_subcommand(entry: Listing, words: Sequence[str], options: Options) -> in
     printer = Printer(entry.name.replace(" ", "-"), sys.stdout, sys.stderr, json=json)
     try:
         return trio.run(load(entry).run, Call(options, arguments, printer))
-    except (Failure, DisqueError, BaseExceptionGroup) as error:
+    except (Failure, DisqueError, KeyboardInterrupt, BaseExceptionGroup) as error:
         first = first_of(error)
+        if isinstance(first, KeyboardInterrupt):
+            printer.stopped()
         if not isinstance(first, Failure | DisqueError):
             raise first from None  # such as a BrokenPipeError, which main knows
         printer.complain(str(first))

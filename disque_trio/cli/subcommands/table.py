@@ -26,6 +26,10 @@ TABLE = (
     Listing("jobs", "List jobs, by queue and state.", "jobs"),
     Listing("nodes", "List the nodes, and what is wrong with them.", "nodes"),
     Listing("workers", "List the workers, and the jobs that they have.", "workers"),
+    Listing("move", "Move queued jobs to another queue.", "move"),
+    Listing("redrive", "Send dead letters back.", "redrive", shared=True),
+    Listing("export", "Write jobs to a file.", "export"),
+    Listing("import", "Add the jobs of such a file.", "importing"),
 )
 
 

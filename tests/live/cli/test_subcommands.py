@@ -150,3 +150,104 @@ def test_mistakes_are_one_line_and_end_with_1(shared_node: LiveNode) -> None:
 def test_capital_letters_reach_the_node(shared_node: LiveNode) -> None:
     printed, _ = run(shared_node, "QUEUES", status=1)
     assert printed.startswith("ERR unknown command")
+
+
+def queued(nodes: list[LiveNode], queue: str) -> int:
+    return sum(int(node.ask("QLEN", queue)) for node in nodes)  # type: ignore[call-overload]
+
+
+def test_jobs_of_all_nodes_are_moved_and_counted(tmp_path: Path) -> None:
+    with live_cluster(tmp_path, 2) as cluster:
+        for node in cluster:
+            wire = node.wire()
+            for _ in range(30):
+                add_job(wire, "from", "x", "REPLICATE", 1)
+        assert run(cluster[0], "move", "from", "to", "--count", "7")[0] == "7\n"
+        assert queued([*cluster], "to") == 7
+        moved = objects(cluster[0], "move", "from", "to", "--batch", "10")
+        assert moved == [{"queue": "from", "moved": 53, "of": 53}]
+        assert (queued([*cluster], "from"), queued([*cluster], "to")) == (0, 60)
+
+
+def test_a_move_that_is_refused_says_how_far_it_came(shared_node: LiveNode) -> None:
+    add_job(shared_node.wire(), "from", "x")
+    shared_node.ask("PAUSE", "to", "in")
+    _, told = run(shared_node, "move", "from", "to", status=1)
+    assert "PAUSED" in told
+    assert "moved: 0 of 1" in told
+    shared_node.ask("PAUSE", "to", "none")
+
+
+def test_dead_letters_are_sent_back(shared_node: LiveNode) -> None:
+    wire = shared_node.wire()
+    wire("QSET", "broken", "ATTEMPTS", 1, "DEAD", "letters")
+    for _ in range(5):
+        id = add_job(wire, "broken", "x")
+        wire("GETJOB", "FROM", "broken")
+        wire("NACK", id, "DEAD")
+    assert run(shared_node, "redrive", "letters", "--count", "1")[0] == "1\n"
+    assert run(shared_node, "redrive", "letters", "COUNT", "1")[0] == "1\n"  # the node's command
+    assert objects(shared_node, "redrive", "letters", "--to", "other") == [
+        {"queue": "letters", "redriven": 3, "of": 3}
+    ]
+    assert (queued([shared_node], "broken"), queued([shared_node], "other")) == (2, 3)
+    wire("QDEL", "broken")
+
+
+def test_jobs_are_exported_and_imported_as_they_were(tmp_path: Path) -> None:
+    with live_cluster(tmp_path, 2) as cluster:
+        wire = cluster[0].wire()
+        text = "grüße\n"
+        add_job(wire, "q", text, "REPLICATE", 2, "RETRY", 30, "HEADERS", 1, "task", "shop.send")
+        add_job(wire, "q", b"\xff\x00", "PRIORITY", 3, "GROUP", "g", "NOTE", "n", "TTL", 5_000)
+        add_job(wire, b"\xfe", "late", "DELAY", 1_000)
+        add_job(wire, "q", "mine", "UNIQUE", "key")
+        add_job(wire, "once", "x", "RETRY", 0, "REPLICATE", 1)
+        file = tmp_path / "jobs.jsonl"
+        run(cluster[1], "export", "--output", str(file))
+        jobs = [json.loads(line) for line in file.read_text().splitlines()]
+        assert len(jobs) == 5
+        assert "exists; --resume" in run(cluster[1], "export", "--output", str(file), status=1)[1]
+
+        # Cut off in the middle of a line, as by a full disk.
+        file.write_bytes(file.read_bytes()[:-20])
+        run(cluster[1], "export", "--output", str(file), "--resume")
+        again = [json.loads(line) for line in file.read_text().splitlines()]
+        assert sorted(job["id"] for job in again) == sorted(job["id"] for job in jobs)
+
+    (tmp_path / "other").mkdir()
+    with live_cluster(tmp_path / "other", 2) as cluster:
+        for _ in range(2):  # the second one adds nothing
+            assert run(cluster[0], "import", str(file))[0] == "5\n"
+            rows = objects(cluster[1], "jobs")
+            assert len(rows) == 5
+        new = {row.get("body", row.get("body_base64")): row for row in rows}
+        first = new[text]
+        assert (first["copies"], first["retry"], first["headers"]) == (
+            *(2, 30),
+            [["task", "shop.send"]],
+        )
+        binary = new["/wA="]
+        assert (binary["priority"], binary["group"], binary["note"]) == (3, "g", "n")
+        assert 4_900 < binary["ttl"] <= 5_000
+        assert (new["late"]["state"], new["late"]["queue"]) == ("delayed", "\udcfe")
+        assert 900 < new["late"]["due_in"] <= 1_000
+        assert new["mine"]["unique"] == "key"
+        assert new["x"]["retry"] == 0
+        assert run(cluster[0], "import", str(file), "--queue", "all")[0] == "5\n"
+        assert {row["queue"] for row in objects(cluster[0], "jobs", "all")} == {"all"}
+
+
+def test_a_line_that_is_no_job_stops_an_import(shared_node: LiveNode, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.jsonl"
+    good = '{"id": "D-1", "queue": "q", "body": "x"}\n'
+    for bad, why in [
+        ("nonsense\n", "line 2: "),
+        ('{"id": "D-2", "body": "x"}\n', "line 2: not a job: it has no queue"),
+        ('{"id": "D-2", "queue": "q"}\n', "line 2: not a job"),
+        ('{"id": "D-2", "queue": "q", "body": "x", "body_size": 9}\n', "only a part of its body"),
+        ("7\n", "line 2: not a job"),
+    ]:
+        file.write_text(good + bad)
+        assert why in run(shared_node, "import", str(file), status=1)[1]
+    assert "No such file" in run(shared_node, "import", "/nonexistent", status=1)[1]

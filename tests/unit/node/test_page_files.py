@@ -144,7 +144,7 @@ def test_a_directory_that_is_gone_is_made_again(stage: Stage) -> None:
 def test_a_directory_that_cannot_be_made_is_a_problem_until_it_can(tmp_path: Path) -> None:
     (tmp_path / "pages").write_bytes(b"a file")
     stage = Stage(tmp_path)
-    assert stage.said
+    assert stage.files.problem == "File exists"
     pages = stage.node.paging.pages
     for _ in range(JOBS):
         stage.ids.append(stage.bench.add("q", "body"))
@@ -155,7 +155,7 @@ def test_a_directory_that_cannot_be_made_is_a_problem_until_it_can(tmp_path: Pat
     stage.bench.advance(2)
     stage.turn()
     assert pages.jobs
-    assert pages.problem == ""
+    assert stage.files.problem == pages.problem == ""
     assert stage.take_all() == stage.ids
 
 

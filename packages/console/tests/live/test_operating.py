@@ -133,9 +133,11 @@ def test_workers_and_what_is_in_hand_are_shown(node: LiveNode, visitor: Visitor)
     wire("CLIENT", "SETNAME", "worker-7")
     job = add_job(wire, "worked", "x", "RETRY", 100)
     wire("GETJOB", "FROM", "worked")
-    wait_until(lambda: rows(visitor, "/workers?search=worker-7") != [])
-    [row] = rows(visitor, "/workers?search=worker-7")
-    assert "GETJOB" in row
+
+    def process() -> str:
+        return " ".join(rows(visitor, "/workers?search=worker-7"))
+
+    wait_until(lambda: re.search(r"worker-7 1 connection, .* 1 x for .* worked ", process()))
     [held] = [row for row in rows(visitor, "/workers?queue=worked") if job in row]
     assert re.search(r"\b([3-9]\d|100) s ", held)
     assert f"127.0.0.1:{node.port}" in held

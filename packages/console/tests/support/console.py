@@ -40,6 +40,7 @@ PAGES: Mapping[str, str] = {
     "schedules": "/schedules",
     "schedule": "/schedule?name={queue}",
     "workers": "/workers?queue={queue}",
+    "workers by process": "/workers",
     "clients": "/clients",
     "slow log": "/slow",
     "settings": "/settings",

@@ -1,16 +1,22 @@
 """Workers, and the jobs that they have."""
 
-from collections import Counter
 from functools import partial
 from typing import Final
 
+from disque_console.io.calls import Answer
 from disque_console.io.in_hand import JobsInHand, find_held
+from disque_console.io.job_lists import find_first
+from disque_console.model.job_lists import MOST, ListedJobs
+from disque_console.model.job_rows import JobRow, row_of
+from disque_console.model.job_scans import JobFilter
+from disque_console.model.jobs import JobCopy
 from disque_console.model.paging import page_of
-from disque_console.model.workers import workers
+from disque_console.model.workers import processes
 from disque_console.web.answers import parted
 from disque_console.web.views.clients import all_clients, named
 from disque_console.web.visit import Shown, Visit
 
+RUNNING_KEPT: Final = 8.0  # s: nodes look at all their jobs for it
 BUSIEST: Final = 12  # queues
 TOTALS: Final = ("blocked_clients", "consuming_clients", "jobs_pushed_in_hand")
 
@@ -25,23 +31,38 @@ async def view(visit: Visit) -> Shown:
         looked = await visit.recently(("held", queue), partial(_look, visit, queue))
         found = parted(looked.problems)[1]
         problems = problems + [entry for entry in found if entry not in problems]
+    running, unheard, old = await visit.recently("running", partial(_running, visit), RUNNING_KEPT)
+    problems = problems + [entry for entry in parted(unheard)[1] if entry not in problems]
+    found_processes = processes(clients, running.jobs, wanted)
     by_id = await named(visit, [(job.taken_on, job.taker) for job in looked.held], clients)
-    hands = Counter((job.taken_on, job.taker) for job in looked.held if job.taker)
     busiest = [row.name for row in visit.cluster.queues.top("delivered", BUSIEST)]
     return Shown(
         {
-            "paging": page_of(workers(clients, wanted), visit.number("page", 1, least=1)),
+            "paging": page_of(found_processes, visit.number("page", 1, least=1)),
+            "running": running.counts["running"],
+            "told": len(running.jobs),
+            "old": old,
+            "row_of": partial(_row, visit),
             "problems": problems,
             "search": wanted,
             "queue": queue,
             "held": [(job, job.holder(by_id)) for job in looked.held],
-            "hands": hands,
             "held_count": looked.count,
             "whole": looked.whole,
             "busiest": busiest,
             "totals": {name: visit.cluster.nodes.total(name) for name in TOTALS},
         }
     )
+
+
+async def _running(visit: Visit) -> tuple[ListedJobs, list[Answer], list[str]]:
+    """The jobs that run, those that have been running longest first."""
+    calls, nodes = visit.calls, visit.cluster.nodes
+    return await find_first(calls, nodes, JobFilter(), "running", MOST, visit.now)
+
+
+def _row(visit: Visit, copy: JobCopy) -> JobRow:
+    return row_of(copy, visit.cluster.policies.of(copy.queue))
 
 
 async def _look(visit: Visit, queue: str) -> JobsInHand:

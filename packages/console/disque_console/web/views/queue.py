@@ -6,6 +6,7 @@ from typing import Final
 from disque_console.model.actions import JOB_OPTIONS
 from disque_console.model.bindings import Row, merged
 from disque_console.model.policy_actions import FIELDS, escape_pattern, fields_of
+from disque_console.model.policy_sentence import sentences
 from disque_console.web.answers import parted
 from disque_console.web.charts import Line, chart
 from disque_console.web.visit import Missing, Shown, Visit
@@ -38,6 +39,7 @@ async def view(visit: Visit) -> Shown:
             "bindings": await _bindings(visit, name),
             "shares": sorted(table.shares(name).items()),
             "policy": policy,
+            "sentences": sentences(policy) if policy is not None else [],
             "own": own,
             "is_own": policy is not None and policy.name == own,
             "options": fields_of(policy),

@@ -10,10 +10,11 @@ from typing import Any, BinaryIO, Final
 from disque_trio.cli.subcommands import jobs
 from disque_trio.cli.subcommands.printing import as_json
 from disque_trio.cli.subcommands.reach import reach
-from disque_trio.cli.subcommands.scanning import due_in, shown_jobs
+from disque_trio.cli.subcommands.scanning import shown_jobs
 from disque_trio.cli.subcommands.subcommand import Call, Failure, Subcommand
 from disque_trio.cli.subcommands.watching import moment
 from disque_trio.humanize import jobs as of_jobs
+from disque_trio.overview.records import due_in
 from disque_trio.process.options import Parser
 from disque_trio.respclient.errors import DisqueError
 
@@ -27,7 +28,7 @@ def line_of(row: jobs.JobRow) -> str:
     due = due_in(row.job) if row.stage in ("delayed", "retrying") else None
     waits = row.job.state == "active" and due is not None
     at = {"at": round(row.now + due, 3)} if waits and due is not None else {}
-    return as_json(jobs.fields(row) | at)
+    return as_json(jobs.fields_of(row) | at)
 
 
 def written_ids(path: Path) -> set[str]:

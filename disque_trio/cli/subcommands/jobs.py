@@ -1,17 +1,24 @@
 """``disque jobs``: jobs of all nodes, by queue and state."""
 
-import base64
 from dataclasses import dataclass
 from typing import Any, Final
 
 from disque_trio import humanize
 from disque_trio.cli.subcommands.printing import RED, YELLOW, Column
 from disque_trio.cli.subcommands.reach import reach
-from disque_trio.cli.subcommands.scanning import STAGES, STEP, due_in, shown_jobs, stage_of
+from disque_trio.cli.subcommands.scanning import STEP, shown_jobs
 from disque_trio.cli.subcommands.subcommand import Call, Failure, Subcommand
 from disque_trio.cli.subcommands.watching import moment
 from disque_trio.client.shown import ShownJob
 from disque_trio.overview.names import to_bytes
+from disque_trio.overview.records import (
+    STAGES,
+    due_in,
+    job_fields,
+    last_error_of,
+    stage_of,
+    tries_of,
+)
 from disque_trio.process.options import Parser, count, whole, whole_period
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.errors import DisqueError
@@ -54,21 +61,6 @@ class JobRow:
         return humanize.duration(self.age)
 
     @property
-    def attempts(self) -> int:
-        """How often it was delivered, as far as its node knows."""
-        job = self.job
-        if job.dead_from is not None:
-            return job.dead_attempts
-        came_back = job.nacks + job.additional_deliveries
-        return max(job.attempts or 0, came_back + (1 if job.client else 0))
-
-    @property
-    def reason(self) -> str:
-        """Why it came back last, or became a dead letter."""
-        job = self.job
-        return job.dead_reason or job.last_reason or job.dead_why
-
-    @property
     def what(self) -> str:
         """The task, and the first words of the body."""
         body = self.job.body[: 4 * WORDS].decode("utf-8", "replace")
@@ -81,61 +73,17 @@ _COLUMNS: Final = (
     Column[JobRow]("id", lambda row: row.job.id, shrinks=False),
     Column[JobRow]("queue", lambda row: row.job.queue),
     Column[JobRow]("state", lambda row: row.stage, False, lambda row: _COLOURS.get(row.stage, "")),
-    Column[JobRow]("tries", lambda row: humanize.count(row.attempts), True),
+    Column[JobRow]("tries", lambda row: humanize.count(tries_of(row.job)), True),
     Column[JobRow]("when", lambda row: row.when, True),
     Column[JobRow]("node", lambda row: row.node, shrinks=False),
     Column[JobRow]("what", lambda row: row.what),
-    Column[JobRow]("last error", lambda row: row.reason),
+    Column[JobRow]("last error", lambda row: last_error_of(row.job)),
 )
 
 
-def body_fields(body: bytes, size: int) -> dict[str, Any]:
-    """A body for programs: ``body`` if it is text, ``body_base64`` if it is not."""
-    cut = size > len(body)
-    try:
-        text = body.decode()
-    except UnicodeDecodeError as error:
-        if not (cut and error.start >= len(body) - 3):  # cut off within a character
-            return {"body_base64": base64.b64encode(body).decode()}
-        text = body[: error.start].decode()
-    return {"body": text}
-
-
-def fields(row: JobRow) -> dict[str, Any]:
-    """A job for programs. Times are in seconds, ``added`` since the epoch."""
-    job = row.job
-    letter = job.letter
-    return {
-        "id": job.id,
-        "queue": job.queue,
-        "state": row.stage,
-        "node": row.node,
-        "added": round(job.created, 3),
-        "ttl": job.ttl,
-        "retry": job.retry,
-        "delay": job.delay,
-        "copies": job.repl,
-        "priority": job.priority,
-        "tries": row.attempts,
-        "nacks": job.nacks,
-        "additional_deliveries": job.additional_deliveries,
-        "due_in": due_in(job) if job.state == "active" and not job.client else None,
-        "running_for": None if job.client_since is None else job.client_since / 1000,
-        "client": job.client or None,
-        "group": job.group,
-        "unique": job.unique_key,
-        "note": job.note,
-        "added_to": job.added_to or job.queue,
-        "headers": [list(pair) for pair in job.header_pairs],
-        "last_error": row.reason,
-        "dead_from": None if letter is None else letter.queue,
-        "dead_why": None if letter is None else letter.why,
-        "first_id": None if letter is None else letter.first_id,
-        "progress": float(job.progress) if job.progress else None,
-        "progress_text": job.progress_text,
-        "body_size": job.body_size,
-        **body_fields(job.body, job.body_size),
-    }
+def fields_of(row: JobRow) -> dict[str, Any]:
+    """A job for programs."""
+    return job_fields(row.job, row.node, row.now)
 
 
 def _describe(parser: Parser) -> None:
@@ -227,7 +175,7 @@ async def _run(call: Call) -> int:
                 status = 1
             if more:
                 break
-    call.printer.rows(_COLUMNS, rows[: wanted.limit], fields, "No job.")
+    call.printer.rows(_COLUMNS, rows[: wanted.limit], fields_of, "No job.")
     if more and not call.printer.json:
         call.printer.line(f"(there are more: --limit {wanted.limit} was reached)")
     return status

@@ -1,7 +1,7 @@
 """``disque nodes``: the nodes of the cluster, and what is wrong with them."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from disque_trio import humanize
 from disque_trio.cli.subcommands.printing import DIM, RED, YELLOW, Column
@@ -10,9 +10,8 @@ from disque_trio.cli.subcommands.watching import moment, watched
 from disque_trio.health.lines import AlarmLine, lines_in
 from disque_trio.health.table import CRITICAL
 from disque_trio.overview.nodes import NodeState
+from disque_trio.overview.records import node_fields, status_of
 from disque_trio.process.options import Parser
-
-_WORDS: Final = {"here": "up", "away": "unreachable"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,7 @@ class NodeRow:
     @property
     def status(self) -> str:
         """``up``, ``leaving``, ``unreachable`` or ``connecting``."""
-        return _WORDS.get(self.state.status, self.state.status)
+        return status_of(self.state)
 
     @property
     def alarms(self) -> list[AlarmLine]:
@@ -88,31 +87,6 @@ _COLUMNS: Final = (
 )
 
 
-def fields(row: NodeRow) -> dict[str, Any]:
-    """A node for programs. Times are in seconds, ``since`` since the epoch."""
-    state = row.state
-    return {
-        "node": state.address,
-        "id": state.id,
-        "state": row.status,
-        "since": round(state.since, 3),
-        "problem": state.problem or state.refused,
-        "version": state.info.get("disque_version", ""),
-        "uptime": state.number("uptime_in_seconds"),
-        "jobs": state.number("registered_jobs"),
-        "queues": state.number("registered_queues"),
-        "clients": state.number("connected_clients"),
-        "used_memory": state.number("used_memory"),
-        "maxmemory": state.number("maxmemory"),
-        "jobs_on_disk": state.number("paging_jobs"),
-        "added_per_second": state.rate("added"),
-        "delivered_per_second": state.rate("delivered"),
-        "acked_per_second": state.rate("acked"),
-        "failed_per_second": state.rate("failed"),
-        "alarms": [line._asdict() for line in row.alarms],
-    }
-
-
 def _describe(parser: Parser) -> None:
     parser.epilog = "The exit status is 1 if a node cannot be reached."
 
@@ -120,7 +94,7 @@ def _describe(parser: Parser) -> None:
 async def _run(call: Call) -> int:
     async with watched(call) as (cluster, _, _):
         rows = [NodeRow(state, moment()) for state in cluster.nodes.all()]
-        call.printer.rows(_COLUMNS, rows, fields)
+        call.printer.rows(_COLUMNS, rows, lambda row: node_fields(row.state))
         return 0 if all(row.state.here for row in rows) else 1
 
 

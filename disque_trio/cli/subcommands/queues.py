@@ -1,6 +1,6 @@
 """``disque queues``: the queues of the cluster, with lengths and rates."""
 
-from typing import Any, Final
+from typing import Final
 
 import trio
 
@@ -12,6 +12,7 @@ from disque_trio.overview.cluster import Cluster
 from disque_trio.overview.looks import Looks
 from disque_trio.overview.poller import Poller
 from disque_trio.overview.queues import KEYS, QueueRow
+from disque_trio.overview.records import queue_fields
 from disque_trio.process.options import Parser, count, period
 
 COUNTED_IN: Final = 60.0  # s to wait for the counts of all jobs, by default
@@ -38,28 +39,6 @@ _COUNTS: Final = (
 _PAUSED: Final = Column[QueueRow](
     "paused", lambda row: row.paused or humanize.NONE, False, lambda row: YELLOW
 )
-
-
-def fields(row: QueueRow) -> dict[str, Any]:
-    """A queue for programs. Rates are per second, ``oldest`` is in seconds."""
-    return {
-        "queue": row.name,
-        "queued": row.length,
-        "added_per_second": row.added,
-        "delivered_per_second": row.delivered,
-        "acked_per_second": row.acked,
-        "expired_per_second": row.expired,
-        "oldest": row.oldest,
-        "waiting_clients": row.blocked,
-        "never_asked_for": row.unasked,
-        "paused": row.paused or "none",
-        "held_back_by": row.held_by.split(),
-        "groups": row.groups,
-        "in_hand": row.in_hand,
-        "delayed": row.delayed,
-        "dead": row.dead,
-        "nodes": list(row.nodes),
-    }
 
 
 def _describe(parser: Parser) -> None:
@@ -95,7 +74,7 @@ async def _run(call: Call) -> int:
             status = 1
         rows = cluster.queues.find(wanted.name, wanted.sort, wanted.sort != "name")
         columns = (*_BASE, *(_COUNTS if wanted.counts else ()), _PAUSED)
-        call.printer.rows(columns, rows[: wanted.limit], fields, "No queue.")
+        call.printer.rows(columns, rows[: wanted.limit], queue_fields, "No queue.")
         return complain(call, cluster) or status
 
 

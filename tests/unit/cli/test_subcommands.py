@@ -10,12 +10,12 @@ from disque_trio.cli.commandtable import built_in_table
 from disque_trio.cli.subcommands import progress
 from disque_trio.cli.subcommands.printing import BOLD, RED, Column, Printer, as_json, table
 from disque_trio.cli.subcommands.running import load, parser_of
-from disque_trio.cli.subcommands.scanning import due_in, stage_of
 from disque_trio.cli.subcommands.table import TABLE, Listing, find, listed
-from disque_trio.cli.subcommands.workers import workers
 from disque_trio.client.shown import ShownJob
 from disque_trio.node.commands.table import build_table
 from disque_trio.overview.clients import Client
+from disque_trio.overview.records import due_in, stage_of
+from disque_trio.overview.workers import workers
 from tests.support import ROOT
 
 NAMES = [entry.name for entry in TABLE]
@@ -51,7 +51,7 @@ class TestNames:
 
     @pytest.mark.parametrize("entry", TABLE, ids=NAMES)
     def test_each_has_a_parser_and_a_place_in_the_docs(self, entry: Listing) -> None:
-        assert load(entry).run
+        assert callable(load(entry).run)
         assert f"disque {entry.name}" in parser_of(entry).format_help()
         assert f"{entry.name} " in listed()
         text = (ROOT / "docs" / "cli.md").read_text()

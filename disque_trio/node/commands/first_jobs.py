@@ -1,7 +1,7 @@
 """JSCAN FIRST: the jobs to look at first among all that are queued, run, wait or are dead.
 
-All jobs in memory are looked at, slice by slice. An index would make every delivery dearer, for a
-list that people look at now and then; a look at a job takes a fraction of a microsecond.
+All jobs in memory are looked at, slice by slice. An index would add to the cost of every delivery,
+for a list that people look at now and then; a look at a job takes a fraction of a microsecond.
 """
 
 from typing import Final

@@ -11,6 +11,7 @@ from disque_trio.node.commands.jobs import describe, wanted_fields
 from disque_trio.node.core.changes.state_counts import (
     DEAD,
     DELAYED,
+    FRESH,
     RETRIED,
     RUNNING,
     STAGES,
@@ -72,7 +73,7 @@ class FirstJobs(Sliced):
     """The reply: how many jobs are in each stage, and the first ones of one of them."""
 
     __slots__ = (
-        "_count", "_counts", "_fields", "_found", "_holds", "_node", "_rank_limit",
+        "_conditions", "_count", "_counts", "_fields", "_found", "_holds", "_node", "_rank_limit",
         "_ranked", "_shard", "_stage", "_told", "_wanted", "_whole",
     )  # fmt: skip
 
@@ -85,6 +86,7 @@ class FirstJobs(Sliced):
         self._fields = wanted_fields(words)
         self._wanted = JobFilter(words)
         self._wanted.states.clear()
+        self._conditions = self._wanted.some
         self._counts = dict.fromkeys(STAGES, 0)
         self._ranked: list[tuple[int, bytes, Job]] = []
         self._rank_limit = (1 << 62) - 1  # those beyond are not among the first
@@ -107,8 +109,16 @@ class FirstJobs(Sliced):
             shard = shards[self._shard]
             self._shard += 1
             self.spent += LOOK * len(shard)
+            trailers, now = self._node.store.trailers, self._node.now
+            passes = not (self._conditions or (self._stage == FRESH and self._count))
+            fresh = 0
             for job in shard.values():
-                self._look_at(job)
+                stage = stage_of(job, trailers, now)
+                if stage == FRESH and passes:
+                    fresh += 1  # as nearly all do
+                elif stage:
+                    self._look_at(job, stage)
+            self._counts[FRESH] += fresh
         if not self._told:
             self._begin_to_tell()
         found = self._found
@@ -119,13 +129,10 @@ class FirstJobs(Sliced):
         if not found:
             self.reply = b""
 
-    def _look_at(self, job: Job) -> None:
-        """Count ``job``, and keep it if it may be one of the first."""
-        stage = stage_of(job, self._node.store.trailers, self._node.now)
-        if not stage:
-            return
-        wanted = self._wanted
-        if wanted.some:
+    def _look_at(self, job: Job, stage: bytes) -> None:
+        """Count ``job``, which is in ``stage``, and keep it if it may be one of the first."""
+        if self._conditions:
+            wanted = self._wanted
             self.spent += wanted.work(job)
             if not wanted.takes(self._node, job):
                 return
@@ -172,7 +179,7 @@ class FirstJobs(Sliced):
         self._ranked = []
         counts = self._counts
         pages = self._node.paging.pages
-        if pages.jobs and not self._wanted.some:
+        if pages.jobs and not self._conditions:
             for number in self._node.paging.aside.later().values():
                 counts[DELAYED] += number
             for number in self._node.paging.views.dead().values():

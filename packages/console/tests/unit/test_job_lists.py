@@ -1,13 +1,26 @@
 """The lists of jobs by stage: what nodes tell of them is merged, and rows say what a job is."""
 
 import json
+from typing import cast
 
 import pytest
 
-from disque_console.model.job_lists import FirstJobs, listed_for, merge_first, read_first
-from disque_console.model.job_rows import row_of, words_of
+from disque_console.io.calls import Answer, Calls
+from disque_console.io.job_lists import find_first
+from disque_console.model.job_lists import (
+    FirstJobs,
+    ListedJobs,
+    listed_for,
+    merge_first,
+    read_first,
+)
+from disque_console.model.job_rows import READ, row_of, words_of
+from disque_console.model.job_scans import JobFilter
 from disque_console.model.jobs import JobCopy
 from disque_trio.client import Policy
+from disque_trio.overview.nodes import Nodes
+from disque_trio.resp.command import Argument
+from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.errors import ProtocolError, ReplyError
 
 NOW = 1_700_000_000.0
@@ -116,3 +129,37 @@ def test_attempts_follow_the_policy_and_do_not_count_workers_that_stopped() -> N
 )
 def test_the_first_words_of_a_body_are_shown(body: bytes, words: str) -> None:
     assert words_of(body, 20) == words
+
+
+class Answering:
+    """Nodes at ``n0:1`` and on, which answer every JSCAN with their reply."""
+
+    def __init__(self, *replies: Reply) -> None:
+        self.nodes = Nodes()
+        self.replies = {f"n{number}:1": reply for number, reply in enumerate(replies)}
+        self.asked: list[tuple[Argument, ...]] = []
+        for address in self.replies:
+            self.nodes.responded(address, address[1] * 40, 0.0)
+
+    async def to(self, address: str, *command: Argument) -> Reply:
+        self.asked.append(command)
+        return self.replies[address]
+
+    async def find(self, wanted: JobFilter) -> tuple[ListedJobs, list[Answer], list[str]]:
+        return await find_first(cast(Calls, self), self.nodes, wanted, "dead", 50, NOW)
+
+
+async def test_each_node_is_asked_once_and_those_that_cannot_answer_are_told_apart() -> None:
+    job = [b"id", b"D-1", b"state", b"queued", b"ctime", 9]
+    there = Answering(
+        [[b"dead", 1], [job]],
+        ReplyError("ERR", "invalid cursor or option name"),
+        ReplyError("NOPERM", "this user has no permissions"),
+    )
+    wanted = JobFilter(queue="q", text="x")
+    found, problems, old = await there.find(wanted)
+    assert [listed.copy.id for listed in found.jobs] == ["D-1"]
+    assert ([address for address, _ in problems], old) == (["n2:1"], ["n1:1"])
+    assert len(there.asked) == 3
+    words = ("JSCAN", "FIRST", 50, "STATE", "dead", "REPLY", "all", "CLIENT", "MAXBODY", READ)
+    assert set(there.asked) == {(*words, "QUEUE", b"q", "BODY", b"x")}

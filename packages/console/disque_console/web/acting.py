@@ -34,7 +34,7 @@ class Acting:
         action = _action(visit)
         form = Form({}) if visit.role < action.role else await visit.form()
         if refused := refusal(visit, form, action):
-            await self._write(visit, action, form, "refused", why=refused.why)
+            await self.write(visit, action, form, "refused", why=refused.why)
             return self._rendering.message(visit, refused.title, refused.text, 403)
         try:
             orders = action.make(form)
@@ -49,9 +49,17 @@ class Acting:
             values = {"action": action, "question": question, "fields": _kept(form), "back": back}
             return self._rendering.other("confirm.html", visit, values, 200)
         try:
-            await self._write(visit, action, form, "asked")
+            outcome = await self.execute(visit, action, form, orders)
         except OSError as error:
             return self._rendering.message(visit, "Not done", no_audit(error), 500)
+        return self._back(visit, form, outcome.says(action, form), bad=bool(outcome.problems))
+
+    async def execute(
+        self, visit: Visit, action: Action, form: Form, orders: Sequence[Order]
+    ) -> ActionReplies:
+        """Send the commands of an action, with lines before and after in the audit. Raises OSError
+        if there cannot be one before; then nothing is sent."""
+        await self.write(visit, action, form, "asked")
         outcome = ActionReplies()
         for batch in batches(orders):
             if batch[0].needs and outcome.problems:
@@ -60,7 +68,10 @@ class Acting:
                 outcome.hear(order, address, reply)
         self._console.recent.clear()
         await self._see_result(visit, orders)
-        return await self._tell(visit, action, form, outcome)
+        more = {"unconfirmed": outcome.unconfirmed, "problems": outcome.problems}
+        told = {name: value for name, value in more.items() if value}
+        await self.write(visit, action, form, outcome.result, **told)
+        return outcome
 
     async def _see_result(self, visit: Visit, orders: Sequence[Order]) -> None:
         """Read changed policies, and wait until the nodes have reported the queues that somebody is
@@ -80,23 +91,14 @@ class Acting:
         _action(visit)
         return RedirectResponse(self._console.prefix + "/", 303)
 
-    async def _tell(
-        self, visit: Visit, action: Action, form: Form, outcome: ActionReplies
-    ) -> Response:
-        problems = outcome.problems
-        more = {"unconfirmed": outcome.unconfirmed, "problems": problems}
-        told = {name: value for name, value in more.items() if value}
-        await self._write(visit, action, form, outcome.result, **told)
-        return self._back(visit, form, outcome.says(action, form), bad=bool(problems))
-
     def _back(self, visit: Visit, form: Form, text: str, bad: bool) -> Response:
         where = self._rendering.back(visit, form.get("back"))
         return self._rendering.note(RedirectResponse(where, 303), text, bad)
 
-    async def _write(
+    async def write(
         self, visit: Visit, action: Action, form: Form, result: str, **more: object
     ) -> None:
-        """Raises OSError, see ``Audit.action``."""
+        """Write what became of an action to the audit. Raises OSError, see ``Audit.action``."""
         hidden = action.hides(form)
         fields: dict[str, object] = {}
         for name, values in form.fields.items():

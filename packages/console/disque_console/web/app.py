@@ -15,6 +15,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from disque_console.web.acting import Acting
+from disque_console.web.api.routes import error
+from disque_console.web.api.routes import routes as api
 from disque_console.web.bulking import Bulking
 from disque_console.web.console import Console
 from disque_console.web.entrance import Entrance
@@ -22,7 +24,7 @@ from disque_console.web.headers import Headers
 from disque_console.web.live import Live
 from disque_console.web.pages import PAGES, Page
 from disque_console.web.rendering import STATIC, THEME_COOKIE, THEMES, Rendering
-from disque_console.web.security import Gate
+from disque_console.web.security import Gate, is_api
 from disque_console.web.views import job
 from disque_console.web.visit import Missing, TooLarge, TooSlow, Visit, Visitor
 from disque_trio.health.table import CRITICAL
@@ -62,25 +64,26 @@ class Failures:
 
     async def _failed(self, request: Request, error: Exception) -> Response:
         # Starlette raises the error again after this answer, and the gate logs it.
-        return self._rendering.failure(
-            request, 500, "Something went wrong", "See the log of the console."
-        )
+        return self._answer(request, 500, "Something went wrong", "See the log of the console.")
 
-    async def _refused(self, request: Request, error: HTTPException) -> Response:
-        title = HTTPStatus(error.status_code).phrase.capitalize()
-        answer = self._rendering.failure(request, error.status_code, title, error.detail)
-        answer.headers.update(error.headers or {})
+    async def _refused(self, request: Request, refused: HTTPException) -> Response:
+        title = HTTPStatus(refused.status_code).phrase.capitalize()
+        answer = self._answer(request, refused.status_code, title, refused.detail)
+        answer.headers.update(refused.headers or {})
         return answer
 
     async def _too_large(self, request: Request, error: Exception) -> Response:
-        return self._rendering.failure(
+        return self._answer(
             request, 413, "Too large", f"A form can be at most {error}. Use a client for more."
         )
 
     async def _too_slow(self, request: Request, error: Exception) -> Response:
-        return self._rendering.failure(
-            request, 408, "Too slow", "The form did not arrive within a minute."
-        )
+        return self._answer(request, 408, "Too slow", "The form did not arrive within a minute.")
+
+    def _answer(self, request: Request, status: int, title: str, text: str) -> Response:
+        if is_api(request.scope):
+            return error(status, text)
+        return self._rendering.failure(request, status, title, text)
 
     async def _gone(self, request: Request, error: Exception) -> Response:
         return Response(status_code=400)  # nobody reads it
@@ -158,6 +161,7 @@ def application(console: Console) -> ASGIApp:
         route("/theme", theme),
         Route("/health", health),
         Route("/health/{of}", health),
+        *api(console, acting, visit_of),
         Mount("/static", Static(), name="static"),
     ]
     handlers = Failures(rendering).handlers

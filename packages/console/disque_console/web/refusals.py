@@ -18,13 +18,20 @@ class Refusal:
 
 def refusal(visit: Visit, form: Form, action: Action) -> Refusal | None:
     """Why the visitor may not do this; None if the visitor may do it."""
-    if visit.role < action.role:
-        text = f"“{action.title}” needs the role {action.role}; yours is {visit.role}."
-        return Refusal("role", "Not allowed", text)
+    if refused := role_refusal(visit, action):
+        return refused
     if not visit.is_from_here(form):
         text = "The form is too old. Go back and reload the page."
         return Refusal("token", "Not done", text)
     return None
+
+
+def role_refusal(visit: Visit, action: Action) -> Refusal | None:
+    """Why the visitor's role is too low for this; None if it is not."""
+    if visit.role >= action.role:
+        return None
+    text = f"“{action.title}” needs the role {action.role}; yours is {visit.role}."
+    return Refusal("role", "Not allowed", text)
 
 
 def no_audit(error: OSError) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from disque_console.io.accounts import ANYBODY
@@ -19,8 +19,16 @@ from disque_console.web.visit import Visitor
 
 COOKIE: Final = "disque_console"
 BROWSER_COOKIE: Final = "disque_console_browser"
-OPEN: Final = ("/login", "/static/", "/health")
+API: Final = "/api/"
+"""Paths below it are for programs: they send tokens, and no cookie is read or set."""
+OPEN: Final = ("/login", "/static/", "/health", "/api/v1/openapi.json")
 """Paths that need no session."""
+_LOGIN: Final = ("POST", "/api/v1/token")
+
+
+def is_api(scope: Scope) -> bool:
+    """Whether a request is for the API."""
+    return bool(scope.get("disque.api"))
 
 
 def session_cookie(console: Console, value: str, secure: bool) -> str:
@@ -62,18 +70,19 @@ class Gate:
         address = self._forwarded(scope, headers)
         scope["disque.address"] = address
         host = scope["disque.host"]
+        prefix = self._console.prefix
+        scope["disque.api"] = scope["path"].startswith(f"{prefix}{API}")
         refused = self._refused(scope, headers, host)
         if refused:
-            await PlainTextResponse(refused + "\n", 403)(scope, receive, send)
+            await _told(scope, refused, 403)(scope, receive, send)
             return
-        prefix = self._console.prefix
         if not scope["path"].startswith(f"{prefix}/"):
             where = f"{prefix}/" if scope["path"] in ("/", prefix) else ""
             elsewhere = RedirectResponse(where) if where else PlainTextResponse("not here\n", 404)
             await elsewhere(scope, receive, send)
             return
-        visitor = self._visitor(headers, address)
-        if visitor is None and not scope["path"][len(prefix) :].startswith(OPEN):
+        visitor = self._visitor(scope, headers, address)
+        if visitor is None and not _is_open(scope["method"], scope["path"][len(prefix) :]):
             await self._to_login(scope, headers)(scope, receive, send)
             return
         scope["visitor"] = visitor
@@ -115,10 +124,10 @@ class Gate:
             return "forms from other sites are refused"
         return ""
 
-    def _visitor(self, headers: Headers, address: str) -> Visitor | None:
+    def _visitor(self, scope: Scope, headers: Headers, address: str) -> Visitor | None:
         now, session = time.time(), None
         if self._console.accounts.wanted:
-            cookie = cookies_of(headers).get(COOKIE, "")
+            cookie = _token(headers) if is_api(scope) else cookies_of(headers).get(COOKIE, "")
             session = self._console.sessions.read(cookie, now) if cookie else None
         role = self._console.role_of(session, now)
         if role is None:
@@ -126,6 +135,10 @@ class Gate:
         return Visitor(session.user if session else ANYBODY, role, address, session)
 
     def _to_login(self, scope: Scope, headers: Mapping[str, str]) -> ASGIApp:
+        if is_api(scope):
+            answer = _told(scope, "the token is missing, or no longer valid", 401)
+            answer.headers["WWW-Authenticate"] = "Bearer"
+            return answer
         if scope["method"] != "GET":
             return PlainTextResponse("your session is over: log in again\n", 403)
         if "text/event-stream" in headers.get("accept", ""):
@@ -137,7 +150,7 @@ class Gate:
     def _renewing(self, scope: Scope, visitor: Visitor | None, send: Send) -> Send:
         session: Session | None = visitor.session if visitor else None
         cookie = session and self._console.sessions.renewed(session, time.time())
-        if not cookie:
+        if not cookie or is_api(scope):
             return send
         line = session_cookie(self._console, cookie, scope["scheme"] == "https")
 
@@ -149,6 +162,24 @@ class Gate:
             await send(message)
 
         return send_with_cookie
+
+
+def _is_open(method: str, path: str) -> bool:
+    return path.startswith(OPEN) or (method, path) == _LOGIN
+
+
+def _told(scope: Scope, text: str, status: int) -> Response:
+    return (
+        JSONResponse({"error": text}, status)
+        if is_api(scope)
+        else PlainTextResponse(f"{text}\n", status)
+    )
+
+
+def _token(headers: Headers) -> str:
+    """The token of a request to the API; empty if there is none."""
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
 
 
 def _last(headers: Headers, name: str) -> str:

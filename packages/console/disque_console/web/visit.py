@@ -172,8 +172,20 @@ class Visit:
         """The token for this visitor's forms."""
         return self.console.sessions.token(self.visitor.form_id)
 
+    @property
+    def query_fields(self) -> Mapping[str, list[str]]:
+        """The values of all fields of the query."""
+        return self._query
+
     async def form(self, most: int = MAX_FORM) -> Form:
         """The submitted form, of at most ``most`` bytes. Raises TooLarge, TooSlow."""
+        data = await self.body(most)
+        if len(data) < LARGE_FORM:
+            return Form(parse_fields(data))
+        return Form(await trio.to_thread.run_sync(parse_fields, data))
+
+    async def body(self, most: int = MAX_FORM) -> bytes:
+        """The body of the request, of at most ``most`` bytes. Raises TooLarge, TooSlow."""
         chunks: list[bytes] = []
         size = 0
         with trio.move_on_after(FORM_SECONDS) as scope:
@@ -185,10 +197,7 @@ class Visit:
                     chunks.append(chunk)
         if scope.cancelled_caught:
             raise TooSlow
-        data = b"".join(chunks)
-        if size < LARGE_FORM:
-            return Form(parse_fields(data))
-        return Form(await trio.to_thread.run_sync(parse_fields, data))
+        return b"".join(chunks)
 
     def is_from_here(self, form: Form) -> bool:
         """Whether the form contains this visitor's token."""

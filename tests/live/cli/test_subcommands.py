@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.commands import run_command
-from tests.support.harness import LiveNode, wait_until
+from tests.support.harness import LiveNode, NodeFactory, free_port, wait_until
 from tests.support.live_cluster import live_cluster
 from tests.support.live_helpers import add_job
 from tests.support.screen import screen
@@ -113,7 +113,7 @@ def test_workers_are_listed_with_their_jobs(shared_node: LiveNode) -> None:
     worker("GETJOB", "FROM", "q")
     worker("WORKING", id, "PROGRESS", "0.5", "half")
     waiting.send("GETJOB", "FROM", "empty")
-    wait_until(lambda: b" flags=b " in bytes(producer("CLIENT", "LIST")))  # type: ignore[arg-type]
+    wait_until(lambda: " flags=b " in str(producer("CLIENT", "LIST")))
     [row] = objects(shared_node, "workers")
     assert (row["worker"], row["connections"], row["waiting"]) == ("disque-worker:host:2", 2, 1)
     [job] = row["jobs"]
@@ -200,7 +200,7 @@ def test_jobs_are_exported_and_imported_as_they_were(tmp_path: Path) -> None:
         text = "grüße\n"
         add_job(wire, "q", text, "REPLICATE", 2, "RETRY", 30, "HEADERS", 1, "task", "shop.send")
         add_job(wire, "q", b"\xff\x00", "PRIORITY", 3, "GROUP", "g", "NOTE", "n", "TTL", 5_000)
-        add_job(wire, b"\xfe", "late", "DELAY", 1_000)
+        wire("ADDJOB", b"\xfe", "late", 0, "DELAY", 1_000)
         add_job(wire, "q", "mine", "UNIQUE", "key")
         add_job(wire, "once", "x", "RETRY", 0, "REPLICATE", 1)
         file = tmp_path / "jobs.jsonl"
@@ -251,3 +251,35 @@ def test_a_line_that_is_no_job_stops_an_import(shared_node: LiveNode, tmp_path: 
         file.write_text(good + bad)
         assert why in run(shared_node, "import", str(file), status=1)[1]
     assert "No such file" in run(shared_node, "import", "/nonexistent", status=1)[1]
+
+
+def test_nodes_become_a_cluster(disque_server: NodeFactory) -> None:
+    nodes = [disque_server() for _ in range(3)]
+    names = [f"127.0.0.1:{node.port}" for node in nodes]
+    done = objects(nodes[0], "cluster", "create", *names)
+    assert [each["node"] for each in done] == names
+    for node in nodes:
+        hello = node.ask("HELLO")
+        assert isinstance(hello, list)
+        assert [entry[3] for entry in hello[2:]] == [b"1"] * 3
+    # Once more changes nothing.
+    assert run(nodes[0], "cluster", "create", *names)[0] == "3 nodes see each other.\n"
+
+    late = disque_server()
+    late_name = f"127.0.0.1:{late.port}"
+    _, told = run(nodes[0], "cluster", "create", names[0], late_name, status=1)
+    assert f"{names[0]} is in a cluster with " in told
+    run(nodes[0], "cluster", "create", names[0], late_name, "--join")
+    wait_until(lambda: len(nodes[2].ask("HELLO")) == 6)  # type: ignore[arg-type]
+
+
+def test_no_cluster_is_made_of_nodes_that_are_wrong(disque_server: NodeFactory) -> None:
+    node = disque_server()
+    name = f"127.0.0.1:{node.port}"
+    for other, why in [
+        (f"localhost:{node.port}", "are the same node"),
+        (f"127.0.0.1:{free_port()}", "Connection refused"),
+        ("unix:/nowhere", "not at a Unix socket"),
+        ("::::", ""),
+    ]:
+        assert why in run(node, "cluster", "create", name, other, status=1)[1]

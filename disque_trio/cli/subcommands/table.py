@@ -29,6 +29,7 @@ TABLE = (
     Listing("move", "Move queued jobs to another queue.", "move"),
     Listing("redrive", "Send dead letters back.", "redrive", shared=True),
     Listing("export", "Write jobs to a file.", "export"),
+    Listing("backup", "Copy the files of the nodes of this machine.", "backup"),
     Listing("cluster create", "Make nodes a cluster.", "cluster_create"),
     Listing("import", "Add the jobs of such a file.", "importing"),
 )

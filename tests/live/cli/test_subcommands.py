@@ -1,6 +1,7 @@
 """The subcommands of ``disque`` against real nodes."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -283,3 +284,56 @@ def test_no_cluster_is_made_of_nodes_that_are_wrong(disque_server: NodeFactory) 
         ("::::", ""),
     ]:
         assert why in run(node, "cluster", "create", name, other, status=1)[1]
+
+
+def test_a_backup_made_while_a_node_serves_can_be_started(
+    disque_server: NodeFactory, tmp_path: Path
+) -> None:
+    node = disque_server("--appendonly", "yes")
+    wire = node.wire()
+    added = {add_job(wire, "q", f"job {number}") for number in range(500)}
+    wire("ACKJOB", *sorted(added)[:100])
+    wire("QSET", "q", "ATTEMPTS", 7)
+    stop = threading.Event()
+
+    def go_on() -> None:
+        other = node.wire()
+        while not stop.is_set():
+            add_job(other, "later", "x" * 1_000)
+            other("BGREWRITEAOF")
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        [told] = objects(node, "backup", str(tmp_path / "backup"))
+    finally:
+        stop.set()
+        thread.join()
+    copy = Path(told["copy"])
+    assert copy.parent == tmp_path / "backup"
+    assert json.loads((tmp_path / "backup" / "backup.json").read_text()) == told
+    assert (copy / "disque.aof").stat().st_size == told["bytes"]
+    checked = run_command("disque-check-aof", str(copy / "disque.aof"), text=True)
+    assert "does not match" not in checked.stdout
+    there = {job["id"] for job in objects(node, "jobs", "q", "--limit", "1000")}
+    node.stop()
+
+    restored = disque_server("--appendonly", "yes", "--dir", str(copy))
+    ids = {
+        job["id"]
+        for state in ("active", "queued")
+        for job in objects(restored, "jobs", "q", "--state", state, "--limit", "1000")
+    }
+    assert ids == there
+    assert len(ids) == 400
+    assert restored.ask("CLUSTER", "MYID") == told["id"].encode()
+    assert "7" in str(restored.ask("QGET", "q"))
+
+
+def test_nodes_without_files_here_are_left_out_of_a_backup(
+    shared_node: LiveNode, tmp_path: Path
+) -> None:
+    _, told = run(shared_node, "backup", str(tmp_path / "backup"), status=1)
+    assert "appendonly no" in told
+    assert not (tmp_path / "backup").exists()
+    assert "File exists" in run(shared_node, "backup", str(tmp_path), status=1)[1]

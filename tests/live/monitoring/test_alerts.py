@@ -148,6 +148,7 @@ QUIET = [
     {f"up{{{NODE}}}": gauge(1, 1), f"disque_jobs_dead_total{{{QUEUE}}}": gauge(3, 3)},  # long ago
     {QUEUED: gauge(5, 5), DELIVERED: counter(1, 1)},  # slowly, but they are taken
     {DELIVERED: counter(0, 0.1), REQUEUED: counter(0, 0.1)},  # a few: no rate to speak of
+    {DELIVERED: counter(0, 0), REQUEUED: counter(0, 12)},  # what a node requeues that starts again
     {  # what one node has others may deliver
         QUEUED: gauge(0, 5),
         'disque_jobs_delivered_total{queue="mail",instance="n2",job="disque"}': counter(1, 1),

@@ -126,7 +126,8 @@ async def job(visit: Visit, given: Given) -> Any:
     view, problems = await Jobs(visit.calls, visit.cluster.nodes).one(given["id"])
     if view is None:
         if problems and all(getattr(error, "code", "") != "BADID" for _, error in problems):
-            raise Problem(503, f"not all nodes answer: {problems[0][0]}: {problems[0][1]}")
+            address, error = problems[0]
+            raise Problem(503, f"not all nodes answer: {address}: {error!s}")
         raise Missing("no node has this job")
     return job_fields(view.best, view.holder, visit.now)
 

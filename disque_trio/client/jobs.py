@@ -39,6 +39,17 @@ HEARTBEAT_FRACTION = 0.5
 """The fraction of the job's retry time that passes between two WORKING commands."""
 
 
+def checked_progress(fraction: float, text: str) -> tuple[float, str]:
+    """Return what is sent of how far a job is. Raises ValueError, TypeError; see
+    ``HeldJob.progress``."""
+    if not isinstance(text, str):
+        raise TypeError(f"the text of progress must be a str, not {type(text).__name__}")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"progress must be from 0 to 1, not {fraction}")
+    cut = text.encode("utf-8", "replace")[:_MOST_PROGRESS].decode("utf-8", "ignore")
+    return float(fraction), cut
+
+
 class Origin(Protocol):
     """The connection on which a job was pushed."""
 
@@ -250,12 +261,11 @@ class HeldJob(JobFields, Delivery):
 
         Raises:
             ValueError: ``fraction`` is not from 0 to 1.
+            TypeError: it is no number, or ``text`` no text.
         """
-        if not 0 <= fraction <= 1:
-            raise ValueError(f"progress must be from 0 to 1, not {fraction}")
-        cut = text.encode("utf-8", "replace")[:_MOST_PROGRESS].decode("utf-8", "ignore")
+        said = checked_progress(fraction, text)
         if self.in_flight is not None:
-            self.in_flight.soon(lambda: self._say(fraction, cut))
+            self.in_flight.soon(lambda: self._say(*said))
 
     def _say(self, fraction: float, text: str) -> None:
         self._unsaid = (fraction, text)

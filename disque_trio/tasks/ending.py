@@ -85,7 +85,8 @@ class Failed(Exception):
         final: whether not to try again.
         runaway: whether the function goes on.
         crashed: whether a process that ran nothing else died.
-        unknown: whether it is not the task that failed: the worker does not know it.
+        unknown: whether it is not the task that failed: the worker does not know it, or has no
+            process that could run it.
         members: if it is a group: the members that failed, and how many there are.
     """
 

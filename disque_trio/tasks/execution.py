@@ -142,7 +142,7 @@ class Execution:
             else:
                 past = Past.read(await job.last_reason()) if job.nacks else NOTHING
                 given = _Given(headers, opened, past)
-                definition = self._known(task, definition, headers, job.nacks)
+                definition = self._known(task, definition, headers)
                 ended = await self._run(job, definition, given)
         except JobCancelled:
             job.drop()
@@ -189,7 +189,7 @@ class Execution:
         return await self._settle(job, replace(done, send=send))
 
     def _known(
-        self, task: str, definition: Definition | None, headers: Mapping[str, str], nacks: int
+        self, task: str, definition: Definition | None, headers: Mapping[str, str]
     ) -> Definition:
         """Return the definition for a job. Raises Failed."""
         if definition is None:
@@ -197,8 +197,7 @@ class Execution:
                 raise Failed("unknown task: the job names none", final=True)
             self._tell_unknown(task)
             # Perhaps a worker with newer code knows it, or this one does after its restart.
-            final = nacks >= UNKNOWN_RETRIES
-            raise Failed(f"unknown task: {task!r}", final=final, unknown=True)
+            raise Failed(f"unknown task: {task!r}", unknown=True)
         try:
             return of_job(definition, headers)
         except BadJob as error:
@@ -367,18 +366,19 @@ class Execution:
         """Return what is left to do for a job that failed: it is given back or refused."""
         past, final, delay = given.past, failure.final, failure.delay
         if failure.unknown:
-            past = past.postponed(failure.error)
+            past, final = past.postponed(failure.error), final or job.nacks >= UNKNOWN_RETRIES
         failures = job.nacks - given.past.returned
         if failure.crashed:
             past = past.crashed(failure.error, alone=True)
             final, delay = past.is_guilty, past.pause
-        # A group, and an unknown task, have no definition.
-        backoff: Backoff = (1.0, 60.0) if definition is None else definition.backoff
-        allowed = definition is None or failures < definition.retries or failure.crashed
+        # A group has no options of its own, and those of a task that cannot run here do not count.
+        options = None if failure.unknown else definition
+        backoff: Backoff = (1.0, 60.0) if options is None else options.backoff
+        allowed = options is None or failures < options.retries or failure.crashed
         if not final and allowed:
             wrong = ""
             if delay is None:
-                times = job.nacks if definition is None else failures
+                times = job.nacks if options is None else failures
                 delay, wrong = pause_of(backoff, times, failure.raised or failure)
             error = f"{failure.error} ({wrong})" if wrong else failure.error
             again = past.reason(with_trace(error, failure.trace))

@@ -12,6 +12,7 @@ import trio
 
 from disque_trio.client import Client, Job, ReplyError
 from disque_trio.client.job import Letter
+from disque_trio.client.jobs import checked_progress
 from disque_trio.client.nodes import Hello
 from disque_trio.client.replies import Outcome, Record
 from disque_trio.client.requests import pairs_of
@@ -136,7 +137,7 @@ class _Record:
         self.shown.state = "dead"
 
     def progress(self, fraction: float, text: str = "") -> None:
-        self.shown.progress.append((fraction, text))
+        self.shown.progress.append(checked_progress(fraction, text))
 
     def when_cancelled(self, call: Callable[[], object]) -> None: ...
 

@@ -41,6 +41,10 @@ KEEP: Final = 60.0
 GRACE: Final = 1.0
 """Seconds that a function which has to end has, to clean up, before its process is killed."""
 
+ANSWER: Final = 10.0
+"""Seconds within which a process that has run a task begins the next one; one that somebody has
+stopped does not."""
+
 _LOOK: Final = 0.25  # s; a process that a task has forked may keep the link open
 
 
@@ -130,6 +134,7 @@ class _Run:
         definition, serializer: the task, and the serializer for its result.
         alone: whether the process is ended whenever the job is cancelled.
         stuck_after: seconds without a sign of life after which it is killed; None: never.
+        answer: seconds within which it has to call the function; None: any time.
 
     Attributes:
         begun: whether the function was called.
@@ -146,6 +151,7 @@ class _Run:
         *,
         alone: bool,
         stuck_after: float | None,
+        answer: float | None,
     ) -> None:
         self.begun = False
         self._solo = solo
@@ -155,6 +161,7 @@ class _Run:
         self._serializer = serializer
         self._alone = alone
         self._stuck_after = stuck_after
+        self._answer = answer
         self._heard = trio.current_time()
         self._log = log
         self._late = False
@@ -169,6 +176,8 @@ class _Run:
         job.when_cancelled(cancelled.set)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, cancelled)
+            if self._answer is not None:
+                nursery.start_soon(self._see_to_beginning, self._answer)
             await solo.link.send(
                 "run",
                 job={
@@ -201,17 +210,27 @@ class _Run:
             with trio.CancelScope(shield=True):  # so that all of it is sent
                 await self._solo.link.send("lost", id=self._current.id)
 
+    async def _see_to_beginning(self, within: float) -> None:
+        """Kill the process if it does not begin: another one will."""
+        await trio.sleep(within)
+        if not self.begun:
+            self._tell_silent()
+            self._solo.kill()
+
+    def _tell_silent(self) -> None:
+        self._log.warning(
+            "the process of a task does not answer: it is killed",
+            job=self._job.id,
+            pid=self._solo.popen.pid,
+        )
+
     async def _look_after(self, silence: float) -> None:
         """Kill the process once it has not answered for ``silence`` seconds."""
         while trio.current_time() - self._heard <= silence:
             with trio.move_on_after(silence):
                 await self._solo.link.send("ping")
             await trio.sleep(min(silence / 3, BEAT))
-        self._log.warning(
-            "the process of a task does not answer: it is killed",
-            job=self._job.id,
-            pid=self._solo.popen.pid,
-        )
+        self._tell_silent()
         self._solo.kill()
 
     async def _limit(self, seconds: float) -> None:
@@ -240,7 +259,10 @@ class _Run:
             with trio.move_on_after(_LOOK) as look:
                 message = await solo.receive()
                 self._heard = trio.current_time()
-                if message is None or message["kind"] in ("returned", "raised", "cancelled"):
+                if message is None:
+                    await self._died()
+                    return None
+                if message["kind"] in ("returned", "raised", "cancelled"):
                     return message
                 if message["kind"] == "begun":
                     self.begun = True
@@ -257,6 +279,15 @@ class _Run:
             if job.lost:
                 await self._tell_lost()
 
+    async def _died(self) -> None:
+        """Wait for the end of the process, whose link is closed: it ends, or its task has closed
+        what it does not know, and nobody could hear of the task any more."""
+        for _ in range(100):
+            if self._solo.gone:
+                return
+            await trio.sleep(GRACE / 100)
+        self._solo.kill()
+
     def _value(self, message: Message | None) -> Any:
         solo = self._solo
         runaway = message is not None and message.get("failed", {}).pop("runaway", False)
@@ -270,7 +301,7 @@ class _Run:
             late = TimeoutError(f"after {self._definition.timeout} s: its process was ended")
             raise Failed(describe(late), raised=late, final=is_final(self._definition, late))
         if message is None:
-            raise Failed(solo.how(), crashed=self.begun)
+            raise Failed(solo.how(), crashed=self.begun, unknown=not self.begun)
         if message["kind"] == "cancelled":
             raise JobCancelled
         raise Failed(**message["failed"], raised=_unpickled(message.get("data", b"")))
@@ -283,7 +314,7 @@ class _Run:
             if message.get("pickled"):
                 return pickle.loads(message["data"])
             return self._serializer.loads(message["data"])
-        except Exception as error:
+        except BaseException as error:  # it may run any code, and nothing here waits
             raise Failed(describe(error), raised=error, final=True) from None
 
 
@@ -295,12 +326,21 @@ class Apart:
         core: the core of the app.
         log: where to say which process runs a suspect, and which one is ended.
         keep: seconds that a process waits for another task.
+        answer: seconds within which one that has run a task begins the next one.
     """
 
-    def __init__(self, options: Options, core: Core, log: Log, keep: float = KEEP) -> None:
+    def __init__(
+        self,
+        options: Options,
+        core: Core,
+        log: Log,
+        keep: float = KEEP,
+        answer: float = ANSWER,
+    ) -> None:
         self._options = options
         self._core = core
         self._log = log
+        self._answer = answer
         self._limiter = trio.CapacityLimiter(options.cpu_processes)
         self._suspects = trio.CapacityLimiter(SUSPECTS)
         self._warm: Warm[Solo] = Warm(keep)
@@ -336,6 +376,7 @@ class Apart:
                     self._log,
                     alone=alone,
                     stuck_after=self._options.stuck_after,
+                    answer=self._answer if solo.runs else None,
                 )
                 try:
                     async with self._using(solo, alone=alone):
@@ -356,7 +397,7 @@ class Apart:
         try:
             return await Solo.start(self._options.to_json())
         except OSError as error:
-            raise Failed(describe(error), raised=error) from None
+            raise Failed(describe(error), raised=error, unknown=True) from None
 
     @asynccontextmanager
     async def _using(self, solo: Solo, *, alone: bool) -> AsyncIterator[None]:
@@ -413,6 +454,6 @@ def _unpickled(data: bytes) -> BaseException | None:
     """Return the exception that the function has raised; None: it is not known."""
     try:
         found = pickle.loads(data)
-    except Exception:
+    except BaseException:  # it may run any code, and nothing here waits
         return None
     return found if isinstance(found, BaseException) else None

@@ -11,6 +11,7 @@ from disque_trio.client.requests import Pattern
 from disque_trio.job_past import Past
 from disque_trio.process.logs import Log
 from disque_trio.tasks.definition import Definition
+from disque_trio.tasks.messages import describe
 from disque_trio.tasks.running import Outcome, Runner
 from disque_trio.worker.ledger import APART, RUNNING, TAKEN
 from disque_trio.worker.link import MappedPage
@@ -144,6 +145,7 @@ class Slots:
     async def _work(self, job: HeldJob) -> None:
         """Run the task of ``job``, which is then settled, or will be, or was handed back."""
         outcome: Outcome | None = None
+        broken = ""
         ledger = self._page.ledger
         with trio.CancelScope() as scope:
             self.in_hand[job] = scope
@@ -159,14 +161,15 @@ class Slots:
                     past = Past.read(await job.last_reason())
                     ledger.begin(place, APART if past.is_suspect else runs, limit, past)
                 outcome = await self._runner.run(job)
-            except Exception:
+            except Exception as error:
+                broken = describe(error)
                 self._log.warning("a job broke its worker", job=job.id, exc_info=True)
         self._let_go(job)
         if outcome is not None:
             self._tally.add(outcome.task, job.queue, outcome.kind, outcome.seconds)
             self._report(job, outcome)
         if not (job.settled or job.detached):
-            await self._return(job, failed=outcome is None and not scope.cancelled_caught)
+            await self._return(job, broken)
         if job.settled:
             ledger.drop(place)
         else:
@@ -174,14 +177,16 @@ class Slots:
         if outcome is not None and not self._on_outcome(outcome):
             self._stopped = True  # now: this slot would take another job before ``stop`` is called
 
-    async def _return(self, job: HeldJob, *, failed: bool) -> None:
+    async def _return(self, job: HeldJob, broken: str) -> None:
+        """Hand a job back. ``broken``: why it failed here; empty: it did not."""
         problem = "no node answers"
         with trio.CancelScope(deadline=self._last) as scope:
             self._returning.add(scope)
             try:
-                if failed:
-                    await job.nack()
-                elif (reason := await job.last_reason()) or not job.nacks:
+                reason = await job.last_reason()
+                if broken:  # with a reason, since that is a failure that counts
+                    await job.nack(reason=Past.read(reason).reason(broken))
+                elif reason or not job.nacks:
                     await job.requeue(reason=Past.read(reason).stopped().reason())
                 else:
                     await (

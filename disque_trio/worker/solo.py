@@ -23,6 +23,7 @@ from typing import Any, Final
 import trio
 
 from disque_trio.client.job import Letter
+from disque_trio.client.jobs import checked_progress
 from disque_trio.process.logs import Logging
 from disque_trio.respclient.log import lines_go_to
 from disque_trio.tasks import Disque
@@ -42,7 +43,8 @@ from disque_trio.worker.target import AppError
 
 _PR_SET_PDEATHSIG: Final = 1
 _OOM_SCORE: Final = 200  # of 1000, so that it ends before processes that run many tasks
-_SAID: Final = ("error", "trace", "delay", "final", "runaway")  # of a ``Failed``
+_MOST_TEXT: Final = 100_000  # characters of an error; the line with it must not be too long
+_SAID: Final = ("error", "trace", "delay", "final", "runaway", "unknown")  # of a ``Failed``
 
 
 class SoloLink:
@@ -52,10 +54,15 @@ class SoloLink:
         self._sock = sock
         self._writing = threading.Lock()
 
-    def send(self, message: bytes) -> None:
-        """Send a message, unless nobody is there any more."""
-        with self._writing, suppress(OSError):
-            self._sock.sendall(message)
+    def send(self, message: bytes) -> bool:
+        """Send a message. Returns False if that cannot be: nobody is there any more, or a function
+        has closed the link."""
+        with self._writing:
+            try:
+                self._sock.sendall(message)
+            except OSError:
+                return False
+        return True
 
 
 class _Alone:
@@ -75,8 +82,7 @@ class _Alone:
 
     def progress(self, fraction: float, text: str = "") -> None:
         """Have the worker process say how far the job is."""
-        if not 0 <= fraction <= 1:
-            raise ValueError(f"progress must be from 0 to 1, not {fraction}")
+        fraction, text = checked_progress(fraction, text)
         self._link.send(line("progress", fraction=fraction, text=text))
 
 
@@ -150,6 +156,7 @@ class Solo:
             return line("cancelled")
         except Failed as failed:
             said = {name: vars(failed)[name] for name in _SAID}
+            said |= {name: said[name][:_MOST_TEXT] for name in ("error", "trace")}
             return line("raised", failed=said, data=_pickled(failed.raised))
         finally:
             self._job = self._scope = None
@@ -159,6 +166,8 @@ class Solo:
     ) -> tuple[Definition, CurrentJob, Any]:
         """Run the function. Raises Failed, JobCancelled."""
         core = self._app.core
+        if told["task"] not in core.tasks:
+            raise Failed(f"unknown task: {told['task']!r}", unknown=True)  # of newer code
         definition = of_job(core.tasks[told["task"]], told["headers"])
         job = CurrentJob(**told, _job=alone, _backoff=definition.backoff)
         args, kwargs = arguments_of(core.serializer_of(definition, job.headers), body)
@@ -286,15 +295,20 @@ def main() -> int:
         app = find_app(options)
         start(app)
     except (AppError, CannotStart) as failure:
-        link.send(line("raised", failed={"error": str(failure)}))
+        link.send(line("raised", failed={"error": str(failure), "unknown": True}))
         return 1
     solo = Solo(app, link)
     if signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
         signal.signal(signal.SIGTERM, solo.on_signal)
     orders: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(solo, link, sock, orders), daemon=True).start()
+    own = os.getpid()
     while (order := orders.get()) is not None:
-        link.send(solo.run(order))
+        said = solo.run(order)
+        if os.getpid() != own:
+            os._exit(0)  # the function has forked, and returned here, too
+        if not link.send(said):
+            os._exit(1)
     solo.shutdown()
     leave()
     return 0

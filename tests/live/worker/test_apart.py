@@ -21,7 +21,7 @@ from tests.support.harness import HANG_SECONDS
 from tests.support.worker_rig import lives
 
 APP = """
-import os, re, signal, subprocess, time
+import os, re, signal, subprocess, sys, time
 from pathlib import Path
 import trio
 from disque_trio.tasks import Disque, Reject, Retry, current_job
@@ -50,6 +50,29 @@ def fail():
 @app.task(name="odd")
 def odd():
     return lambda: None
+
+class Value:
+    def __reduce__(self):
+        return sys.exit, (3,)
+
+@app.task(name="quit")
+def quit():
+    return Value()
+
+@app.task(name="long")
+def long(characters):
+    raise ValueError("é" * characters)
+
+@app.task(name="forget", process=True)
+def forget():
+    os.closerange(3, 1024)
+
+@app.task(name="fork", process=True)
+def fork():
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+    return child
 
 @app.task(name="pid", process=True)
 def pid():
@@ -116,13 +139,13 @@ class Said:
 class Rig:
     """Runs tasks of an app in processes of their own."""
 
-    def __init__(self, directory: Path, words: str, keep: float) -> None:
+    def __init__(self, directory: Path, words: str, keep: float, answer: float) -> None:
         self.directory = directory
         name = f"apart_{directory.name}".replace("-", "_")
         (directory / f"{name}.py").write_text(APP)
         options = parse([f"{name}:app", "--app-dir", str(directory), *words.split()])
         self.app = find_app(options)
-        self.apart = Apart(options, self.app.core, cast(Log, Said()), keep)
+        self.apart = Apart(options, self.app.core, cast(Log, Said()), keep, answer)
 
     async def run(
         self,
@@ -155,9 +178,9 @@ async def until(holds: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def rig(
-    directory: Path, words: str = "--cpu-processes 1", keep: float = 60
+    directory: Path, words: str = "--cpu-processes 1", keep: float = 60, answer: float = 60
 ) -> AsyncIterator[Rig]:
-    one = Rig(directory, words, keep)
+    one = Rig(directory, words, keep, answer)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(one.apart.tend)
         yield one
@@ -217,6 +240,14 @@ async def test_a_process_that_died_while_it_waited_is_no_failure(tmp_path: Path)
         pid = await one.run("pid")
         os.kill(pid, signal.SIGKILL)
         assert await one.run("pid") != pid
+
+
+async def test_a_process_that_was_stopped_while_it_waited_is_no_failure(tmp_path: Path) -> None:
+    async with rig(tmp_path, answer=0.5) as one:
+        pid = await one.run("pid")
+        os.kill(pid, signal.SIGSTOP)
+        assert await one.run("pid") != pid
+        assert not lives(pid)
 
 
 async def test_there_are_no_more_processes_than_allowed(tmp_path: Path) -> None:
@@ -406,6 +437,45 @@ async def test_a_value_that_cannot_cross_is_final(tmp_path: Path) -> None:
         assert failed.value.final
 
 
+async def test_a_value_that_ends_whoever_reads_it_is_final(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        with pytest.raises(Failed, match="SystemExit: 3") as failed:
+            await one.run("quit")
+        assert failed.value.final
+
+
+async def test_an_error_of_any_length_is_told(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        with pytest.raises(Failed, match="ValueError: é"):
+            await one.run("long", 3_000_000)
+
+
+async def test_a_task_that_closes_what_it_does_not_know_takes_its_process_along(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as one:
+        with pytest.raises(Failed, match="its process died: exit status 1") as failed:
+            await one.run("forget")
+        assert failed.value.crashed
+        await one.run("pid")
+
+
+async def test_a_child_that_a_task_has_forked_says_nothing_in_its_place(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        children = [await one.run("fork") for _ in range(2)]
+        assert all(children)
+        assert not any(map(lives, children))
+
+
+async def test_a_task_that_the_code_does_not_have_any_more_did_not_fail(tmp_path: Path) -> None:
+    async with rig(tmp_path) as one:
+        (module,) = tmp_path.glob("*.py")
+        module.write_text(APP.replace('name="pid"', 'name="process"'))
+        with pytest.raises(Failed, match="unknown task: 'pid'") as failed:
+            await one.run("pid")
+        assert failed.value.unknown
+
+
 async def test_an_app_that_cannot_be_imported_fails_the_run(tmp_path: Path) -> None:
     async with rig(tmp_path) as one:
         (module,) = tmp_path.glob("*.py")
@@ -413,3 +483,4 @@ async def test_an_app_that_cannot_be_imported_fails_the_run(tmp_path: Path) -> N
         with pytest.raises(Failed, match="cannot be imported") as failed:
             await one.run("pid")
         assert not failed.value.crashed
+        assert failed.value.unknown

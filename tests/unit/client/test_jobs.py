@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import structlog
@@ -308,6 +309,9 @@ async def test_the_last_progress_is_sent_soon_and_not_too_often(
         held.progress(1, "x")
         with pytest.raises(ValueError, match="from 0 to 1"):
             held.progress(1.1)
+        wrong: Any = None
+        with pytest.raises(TypeError):
+            held.progress(0.5, wrong)
         await trio.sleep(2)
         held.release()
         held.progress(1, "too late")

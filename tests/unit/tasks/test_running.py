@@ -87,6 +87,21 @@ async def test_an_unknown_task_is_retried_for_a_while_and_told_once(app: Disque)
     assert [(line["task"], line["known"]) for line in said] == [("newer", ["work"])]
 
 
+async def test_what_no_process_could_run_did_not_fail_and_is_retried_as_long(app: Disque) -> None:
+    @app.task(name="work", process=True, retries=0)
+    def work() -> None: ...
+
+    apart = Apart(Failed("the app cannot be imported", unknown=True))
+    job = FakeJob("work")
+    delays: list[float] = []
+    while await run_apart(app, apart, job) == "retried":
+        _, delay, reason = job.settled
+        delays.append(delay)
+        job = FakeJob("work", nacks=len(delays), last_reason=reason.decode())
+    assert len(delays) == UNKNOWN_RETRIES
+    assert 600 <= sum(delays) <= 1200
+
+
 async def test_a_failure_is_retried_with_growing_delays_and_then_refused(
     app: Disque, execution: Execution
 ) -> None:
@@ -450,7 +465,7 @@ def test_a_failed_task_raises_its_error(app: Disque) -> None:
 class Apart:
     """Says which jobs ran in processes of their own; ``death``: how these end."""
 
-    def __init__(self, death: str = "") -> None:
+    def __init__(self, death: str | Failed = "") -> None:
         self.calls: list[str] = []
         self.alone: list[bool] = []
         self.death = death
@@ -462,6 +477,8 @@ class Apart:
         self.alone.append(alone)
         if self.death == "cancelled":
             raise JobCancelled
+        if isinstance(self.death, Failed):
+            raise self.death
         if self.death:
             raise Failed(self.death, crashed=True)
         return f"{body.decode()} in another process"

@@ -356,6 +356,11 @@ def test_a_task_says_how_far_it_is(program: Program) -> None:
         for page in range(pages):
             job.progress(page / pages, f"page {page} of {pages}")
             seen.append(handle.get_progress())
+        wrong: Any = None
+        with pytest.raises(TypeError):
+            job.progress(0.5, wrong)
+        with pytest.raises(ValueError, match="from 0 to 1"):
+            job.progress(1.5)
 
     with program.app.testing() as jobs:
         handle = export.add(2)

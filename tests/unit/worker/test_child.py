@@ -135,6 +135,28 @@ async def test_a_stop_ends_although_the_node_took_no_outcome_and_says_whose(
     assert [(said["count"], sorted(said["jobs"])) for said in one.said.warnings] == [(2, ids)]
 
 
+async def test_a_job_with_which_the_worker_cannot_cope_fails_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def fail(_: Runner, __: object) -> None:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(Runner, "run", fail)
+    async with process(monkeypatch) as one, trio.open_nursery() as nursery:
+
+        @one.app.task(name="work")
+        async def work() -> None: ...
+
+        one.push("work")
+        one.node.answers |= {"NACK": b":1\r\n", "SHOW": b"*-1\r\n"}
+        nursery.start_soon(one.run)
+        await one.node.wait_for(lambda: any(command[0] == b"NACK" for command in one.node.seen))
+        await one.parent.send("finish", within=HANG_SECONDS)
+        await ended(one)
+    [given_back] = [command for command in one.node.seen if command[0] == b"NACK"]
+    assert given_back[given_back.index(b"REASON") + 1] == b"RuntimeError: out of order"
+
+
 async def test_a_stop_waits_within_the_grace_for_a_node_to_take_the_outcome(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -87,6 +87,17 @@ def _copy_owner_and_mode(source: Path, descriptor: int) -> None:
     os.fchmod(descriptor, old.st_mode & 0o7777)
 
 
+def has_moved(descriptor: int, path: str) -> bool:
+    """Whether the open file ``descriptor`` was renamed or removed, so that it is no longer at
+    ``path``."""
+    try:
+        return not os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
 def sync_file(path: Path) -> None:
     """Sync the contents of a file. Raises ``OSError``."""
     _sync(path, os.O_RDONLY)

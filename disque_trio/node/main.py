@@ -156,7 +156,7 @@ def _run_several(config: Config, logging: Logging, served: Callable[[], None]) -
             once=config.aof_enqueue_jobs_once,
             sockets=Sockets(passed, shared),
             notifier=notifier,
-            log=logging.log,
+            logging=logging,
             pidfile=config.pidfile if config.daemonize else "",
         )
         status = trio.run(supervisor.run)

@@ -30,7 +30,7 @@ import trio
 
 from disque_trio.node.worker import SERVER_VARIABLE, VARIABLE, announce
 from disque_trio.process.fleet import Fleet, Member
-from disque_trio.process.logs import Log
+from disque_trio.process.logs import Log, Logging
 from disque_trio.process.process import make_directory, remove_pidfile, write_pidfile
 from disque_trio.process.systemd import Notifier, pass_sockets
 
@@ -120,7 +120,7 @@ class Supervisor:
         once: bool,
         sockets: Sockets,
         notifier: Notifier,
-        log: Log,
+        logging: Logging,
         pidfile: str = "",
     ) -> None:
         self._command = list(command)
@@ -131,7 +131,8 @@ class Supervisor:
         self._sockets = sockets
         self._server = secrets.token_hex(8)
         self._notifier = notifier
-        self._log = log
+        self._logging = logging
+        self._log: Log = logging.log
         self._running: dict[int, Process] = {}  # by serial number
         self._fleet = Fleet(self, count, grace=math.inf, deaths=math.inf, watched=False)
         self._nursery: trio.Nursery
@@ -209,6 +210,7 @@ class Supervisor:
                         if process.popen.poll() is not None:
                             process.ended.set()
                 elif number == signal.SIGHUP:
+                    self._logging.reopen()
                     self._notifier.reloading()
                     for process in self._running.values():
                         self._take_in(process)

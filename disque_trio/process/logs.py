@@ -1,17 +1,23 @@
 """The log of the node: structlog, with Redis's four levels.
 
 Lines are for people on a terminal, and JSON elsewhere, unless ``log-format`` says otherwise. They
-go to ``logfile`` (empty: standard output), and with ``syslog-enabled`` also to the system log. The
-level can change at runtime.
+go to ``logfile`` (empty: standard output), and with ``syslog-enabled`` also to the system log. If
+standard output is systemd's journal, each line begins with its level (sd-daemon(3)). A file that
+was renamed or removed, as logrotate does, is opened again before the next line. The level can
+change at runtime.
 """
 
 import os
 import sys
 import syslog
+from collections.abc import Mapping
+from functools import partial
 from typing import IO, Any
 
 import structlog
 from structlog.typing import EventDict, WrappedLogger
+
+from disque_trio.disk import has_moved
 
 LEVELS = {"debug": 0, "verbose": 1, "notice": 2, "warning": 3}
 _SYSLOG_LEVELS = {
@@ -42,21 +48,63 @@ class Log(structlog.BoundLoggerBase):
         self._proxy_to_logger("warning", event, **fields)
 
 
+def is_journal(file: IO[str], environment: Mapping[str, str]) -> bool:
+    """Whether ``file`` leads to systemd's journal, which ``JOURNAL_STREAM`` in the environment
+    tells by device and inode."""
+    try:
+        status = os.fstat(file.fileno())
+    except (OSError, ValueError):
+        return False
+    return environment.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
+
+
 class _Output:
-    """The output that structlog writes to."""
+    """The output that structlog writes to: a method per level.
 
-    def __init__(self, file: IO[str]) -> None:
-        self.file = file
+    Args:
+        path: of a file to append to, absolute; empty: standard output.
 
-    def write_line(self, line: str) -> None:
+    Raises:
+        OSError: the file cannot be opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.file: IO[str] = sys.stdout
+        if path:
+            self.file = self._opened()
+        prefixed = not path and is_journal(self.file, os.environ)
+        for method, level in _SYSLOG_LEVELS.items():
+            setattr(self, method, partial(self._write, f"<{level}>" if prefixed else ""))
+
+    def _opened(self) -> IO[str]:
+        return open(self._path, "a", encoding="utf-8")
+
+    def reopen(self) -> None:
+        """If the file has been moved away, begin a new one. If that fails, keep the old one."""
+        if self._path and not self.file.closed and has_moved(self.file.fileno(), self._path):
+            try:
+                fresh = self._opened()
+            except OSError:
+                return
+            self.file.close()
+            self.file = fresh
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._path:
+            self.file.close()
+
+    def _write(self, prefix: str, text: str) -> None:
+        self.reopen()
+        if prefix:
+            text = "\n".join(prefix + line for line in text.split("\n"))
         try:
-            self.file.write(line + "\n")
+            self.file.write(text + "\n")
             self.file.flush()
         except (OSError, ValueError):
             # A full disk or a closed pipe must not stop the node.
             pass
-
-    debug = verbose = notice = warning = write_line
 
 
 class _Filter:
@@ -104,9 +152,8 @@ class Logging:
         syslog_ident: str | None = None,
         syslog_facility: str = "local0",
     ) -> None:
-        file = open(path, "a", encoding="utf-8") if path else sys.stdout  # noqa: SIM115
-        self._file: IO[str] = file
-        terminal = file.isatty()
+        self._output = _Output(os.path.abspath(path) if path else "")
+        terminal = self._output.file.isatty()
         if format == "auto":
             format = "console" if terminal else "json"
         self._filter = _Filter(level)
@@ -123,12 +170,15 @@ class Logging:
             processors += [_in_reading_order, structlog.processors.JSONRenderer()]
         else:
             processors.append(structlog.dev.ConsoleRenderer(colors=terminal, timestamp_key="time"))
-        self.log = Log(_Output(file), processors, {"pid": os.getpid()})
+        self.log = Log(self._output, processors, {"pid": os.getpid()})
 
     def close(self) -> None:
         """Close the log's file."""
-        if self._file is not sys.stdout:
-            self._file.close()
+        self._output.close()
+
+    def reopen(self) -> None:
+        """If the log's file has been moved away, begin a new one now, not at the next line."""
+        self._output.reopen()
 
     def set_level(self, level: str) -> None:
         """Show ``level`` and above from now on."""

@@ -298,6 +298,7 @@ class Daemon:
             task_status.started()
             async for number in signals:
                 if number == signal.SIGHUP:
+                    self._logging.reopen()
                     self._product.reload()
                     continue
                 if self._stopping.is_set() and not self.restarting:

@@ -82,6 +82,7 @@ def test_the_package_from_installing_to_purging(debian: Debian, tmp_path: Path) 
     assert debian.run("stat -c %U:%G:%a /etc/disque/disque.conf").stdout == "disque:disque:640\n"
     assert debian.run("stat -c %U:%G:%a /var/lib/disque").stdout == "disque:disque:700\n"
     assert debian.run("id -un bananaq").stdout == "bananaq\n"
+    assert debian.path("/etc/logrotate.d/disque-trio").exists()
     for command in COMMANDS:
         assert "usage" in debian.run(f"{command} --help").stdout.lower()
         assert list(debian.path("/usr/share/man").glob(f"man*/{command}.*.gz"))
@@ -125,8 +126,10 @@ def test_the_package_from_installing_to_purging(debian: Debian, tmp_path: Path) 
 
     # Purging it removes the configuration that the package made, but neither data nor other files.
     debian.path("/etc/bananaq/users.acl").write_text("user alice on\n")
+    debian.run("install -d /var/log/disque && touch /var/log/disque/disque.log.1")
     debian.run("dpkg --purge disque-trio")
     assert not debian.path("/etc/disque").exists()
+    assert not debian.path("/var/log/disque").exists()
     assert [path.name for path in debian.path("/etc/bananaq").iterdir()] == ["users.acl"]
     assert list(debian.path("/var/lib/disque").iterdir())
     assert not debian.path("/var/lib/bananaq").exists()

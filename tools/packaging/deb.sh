@@ -57,6 +57,7 @@ cp -R config/debian "$build/debian"
 for unit in disque.service disque.socket disque-outbox.service bananaq.service; do
     sed "s|/opt/disque/|$place/|" "config/$unit" >"$build/debian/disque-trio.$unit"
 done
+mv "$root/usr/share/disque/disque.logrotate" "$build/debian/disque-trio.logrotate"
 mv "$root"/usr/share/disque/*.service "$root"/usr/share/disque/*.socket \
     "$root"/usr/share/disque/*.timer "$root/usr/share/doc/disque-trio/examples"
 sed 's/^$/./; s/^/ /' LICENSE | tail -n +5 >>"$build/debian/copyright"

@@ -105,8 +105,11 @@ def read_secret(path: str) -> bytes:
     return secret
 
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
 async def run(settings: Settings, log: Log, audit_log: Log) -> None:
-    """Serve until SIGTERM or SIGINT. The audit goes to ``audit_log`` if it has no file.
+    """Serve until SIGTERM or SIGINT; SIGHUP begins a new audit file if it was moved away. The audit goes to ``audit_log`` if it has no file.
 
     Raises:
         OSError, ValueError: a file or an address cannot be used.
@@ -121,8 +124,8 @@ async def run(settings: Settings, log: Log, audit_log: Log) -> None:
             seeds = [parse_address(node) for node in settings.cluster.nodes]
             poller = Poller(console.cluster, seeds, login, console.looks, log)
             nursery.start_soon(poller.run)
-            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-                nursery.start_soon(_stop_at_signal, signals, console.stopping)
+            with trio.open_signal_receiver(*_SIGNALS) as signals:
+                nursery.start_soon(_heed_signals, signals, console.stopping, audit)
                 binds = await nursery.start(_serve, console, config)
                 log.notice("listening", addresses=" ".join(binds), prefix=settings.prefix)
                 await console.stopping.wait()
@@ -142,9 +145,12 @@ async def _serve(console: Console, config: Config, task_status: trio.TaskStatus[
         console.ended.set()
 
 
-async def _stop_at_signal(signals: Any, stopping: trio.Event) -> None:
-    async for _ in signals:
-        stopping.set()
+async def _heed_signals(signals: Any, stopping: trio.Event, audit: Audit) -> None:
+    async for number in signals:
+        if number == signal.SIGHUP:
+            await audit.reopen()
+        else:
+            stopping.set()
 
 
 def _make(settings: Settings, nursery: trio.Nursery, audit: Audit, log: Log) -> Console:

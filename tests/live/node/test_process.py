@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,6 +26,7 @@ from tests.support.harness import (
 from tests.support.live_helpers import add_job, client_lines, packed, receive_all, run_server, spawn
 
 MB = 1024 * 1024
+ROTATION = ROOT / "config" / "disque.logrotate"
 
 
 @pytest.mark.parametrize("option", ["--version", "-v"])
@@ -149,6 +151,40 @@ def test_a_log_file_is_appended_to_and_stdout_stays_quiet(
     text = path.read_text()
     assert text.startswith("before\n")
     assert len(text.splitlines()) > 2
+
+
+def test_a_log_that_is_moved_away_is_begun_anew(disque_server: NodeFactory, tmp_path: Path) -> None:
+    path = tmp_path / "disque.log"
+    node = disque_server("--logfile", str(path))
+    moved = path.rename(tmp_path / "disque.log.1")
+    size = moved.stat().st_size
+    node.process.send_signal(signal.SIGHUP)
+    wait_until(path.exists)
+    path.unlink()
+    assert node.stop() == 0  # which is logged
+    assert path.read_text()
+    assert moved.stat().st_size == size
+
+
+@pytest.mark.skipif(not shutil.which("logrotate"), reason="no logrotate")
+def test_logrotate_takes_what_was_logged_and_loses_no_line(
+    disque_server: NodeFactory, tmp_path: Path
+) -> None:
+    place = tmp_path / "log"
+    place.mkdir()
+    path = place / "disque.log"
+    node = disque_server("--logfile", str(path))
+    rules = ROTATION.read_text().replace("/var/log/disque/", f"{place}/")
+    file = tmp_path / "rules"
+    file.write_text(re.sub(r"^ *su .*\n", "", rules, flags=re.MULTILINE))
+    file.chmod(0o644)
+    before = path.read_text()
+    rotate = ["logrotate", "--force", "--state", str(tmp_path / "state"), str(file)]
+    subprocess.run(rotate, check=True, timeout=HANG_SECONDS)
+    assert (place / "disque.log.1").read_text() == before
+    assert node.stop() == 0
+    assert path.read_text()
+    assert (place / "disque.log.1").read_text() == before
 
 
 def test_the_log_level_holds_at_the_start_and_at_runtime(disque_server: NodeFactory) -> None:

@@ -87,7 +87,7 @@ class Run:
         pidfile: str = "",
     ) -> Supervisor:
         command = [sys.executable, "-c", PROGRAM, str(self.starts), *words]
-        directory, log = self.directory, self.logging.log
+        directory, log = self.directory, self.logging
         notifier = notifier or Notifier()
         return Supervisor(
             command, directory, count, directory, once, Sockets(), notifier, log, pidfile

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from disque_console.io.audit import Audit
 from disque_console.model.attempts import TRIES
+from disque_trio.process.logs import Logging
 from packages.console.tests.support.console_app import CONFIRMED, PASSWORD, lines, log_in, world
 
 FULL = Path("/dev/full")
@@ -104,3 +106,32 @@ async def test_nobody_gets_in_without_an_audit_line_but_everybody_gets_out(
         assert (reply.status, reply.headers["location"]) == (303, "/login")
         assert "Max-Age=0" in reply.headers["set-cookie"]
         assert (await here.ask("GET", "/queues", cookie=cookie)).status == 303
+
+
+async def test_a_file_that_is_moved_away_is_begun_anew(tmp_path: Path) -> None:
+    file = tmp_path / "audit"
+    audit = Audit(str(file), Logging(path=os.devnull).log)
+    await audit.write("login", user="ann")
+    file.rename(tmp_path / "audit.1")
+    await audit.write("login", user="bob")
+    assert json.loads((tmp_path / "audit.1").read_text())["user"] == "ann"
+    assert json.loads(file.read_text())["user"] == "bob"
+    file.rename(tmp_path / "audit.2")
+    await audit.reopen()
+    assert file.read_bytes() == b""
+    audit.close()
+
+
+async def test_an_action_is_refused_while_no_new_file_can_be_begun(tmp_path: Path) -> None:
+    place = tmp_path / "audits"
+    place.mkdir()
+    audit = Audit(str(place / "audit"), Logging(path=os.devnull).log)
+    place.rename(tmp_path / "moved")
+    await audit.reopen()
+    with pytest.raises(FileNotFoundError):
+        await audit.action(result="asked")
+    place.mkdir()
+    await audit.action(result="asked")
+    assert json.loads((place / "audit").read_text())["result"] == "asked"
+    assert (tmp_path / "moved" / "audit").read_bytes() == b""
+    audit.close()

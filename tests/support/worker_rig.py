@@ -183,6 +183,11 @@ class Worker:
         self._seen.update(process["pid"] for process in status["processes"])
         return status
 
+    def ended(self, how: str) -> int:
+        """How many tasks have ended so, such as ``done``; 0 as long as it has no status file."""
+        count: int = self.status().get("tasks", {}).get(how, 0)
+        return count
+
     def pids(self, state: str = "serving") -> list[int]:
         """Its worker processes in that state."""
         processes = self.status().get("processes", [])

@@ -25,7 +25,7 @@ def test_a_worker_hears_at_once_of_cancelled_jobs(rig: Rig, backend: str) -> Non
         rig.noted("lost")
         assert app.handle(ids[0]).get_state() == "cancelled"
     wait_until(lambda: worker.status().get("in_hand") == 0)
-    wait_until(lambda: worker.status()["tasks"]["cancelled"] == 1)
+    wait_until(lambda: worker.ended("cancelled") == 1)
     rig.open("a")
     rig.add("gate", "a")
     rig.noted("ended")
@@ -64,6 +64,6 @@ def test_a_job_is_cancelled_by_a_node_that_does_not_hold_it(
             assert app.handle(id).get_state() == "pending"
             app.cancel(id)
             assert app.handle(id).get_state() == "cancelled"
-        wait_until(lambda: worker.status()["tasks"].get("cancelled") == 1)
+        wait_until(lambda: worker.ended("cancelled") == 1)
         assert not rig.notes("ended")
         assert worker.stop() == 0

@@ -56,7 +56,7 @@ def test_a_task_beyond_its_time_limit_ends_with_its_process_while_others_go_on(
     rig.noted("ended", "g")
     rig.noted("left", "c")
     assert len(rig.notes("begun")) == 2
-    assert worker.status()["tasks"]["runaway"] == 0
+    assert worker.ended("runaway") == 0
     assert worker.stop() == 0
 
 
@@ -83,8 +83,8 @@ def test_a_cancelled_task_finds_its_job_lost_or_is_ended_if_asked(rig: Rig, app:
     rig.noted("left", "b")
     wait_until(lambda: not lives(begun["b"]))
     assert lives(begun["a"])
-    wait_until(lambda: worker.status()["tasks"]["cancelled"] == 1)
-    wait_until(lambda: worker.status()["in_hand"] == 0)
+    wait_until(lambda: worker.ended("cancelled") == 1)
+    wait_until(lambda: worker.status().get("in_hand") == 0)
     assert worker.stop() == 0
 
 
@@ -112,7 +112,7 @@ def test_stopping_hands_a_task_back_and_is_no_crash(rig: Rig) -> None:
     rig.open("a")
     worker = rig.start()
     rig.noted("left", "a")
-    wait_until(lambda: worker.status()["tasks"]["done"] == 1)
+    wait_until(lambda: worker.ended("done") == 1)
     assert worker.stop() == 0
 
 

@@ -26,7 +26,7 @@ def test_a_task_that_kills_its_process_dies_alone(rig: Rig) -> None:
         wait_until(lambda: letter(client, id))
         assert letter(client, id).startswith("its process died: killed by SIGKILL, memory ")
     assert {words[1] for words in rig.notes("held")} == set("0123456")
-    wait_until(lambda: worker.status()["tasks"]["dead"] == 1)
+    wait_until(lambda: worker.ended("dead") == 1)
     # Two processes with others in them, or fewer if it was alone in one, and those of its own.
     assert len({pid for _, pid in rig.notes("poison")}) in (3, 4, 5)
     assert worker.stop() == 0
@@ -38,7 +38,7 @@ def test_a_task_that_lets_nothing_else_run_keeps_its_job(rig: Rig, task: str) ->
     worker = rig.start("--processes", "2")
     rig.noted("ended")
     assert len(rig.notes("begun")) == 1
-    wait_until(lambda: worker.status()["tasks"]["done"] == 1)
+    wait_until(lambda: worker.ended("done") == 1)
     assert worker.stop() == 0
 
 

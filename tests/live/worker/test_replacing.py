@@ -32,7 +32,7 @@ def test_no_task_waits_for_a_runaway_one_in_its_process(rig: Rig) -> None:
     ((*_, second),) = rig.noted("quick")
     ((*_, first),) = rig.notes("spin")
     assert first != second
-    wait_until(lambda: worker.status()["tasks"]["done"] == 1)
+    wait_until(lambda: worker.ended("done") == 1)
     tasks = worker.status()["tasks"]
     assert (tasks["runaway"], tasks["retried"]) == (1, 0)
     assert worker.stop() == 0
@@ -49,7 +49,7 @@ def test_a_task_that_ignores_its_cancellation_ends_its_process(rig: Rig) -> None
     ((*_, first),) = rig.notes("spin")
     assert first != second
     wait_until(lambda: not lives(int(first)))
-    wait_until(lambda: worker.status()["tasks"]["runaway"] == 1)
+    wait_until(lambda: worker.ended("runaway") == 1)
     assert worker.stop() == 0
 
 
@@ -69,7 +69,7 @@ def test_a_task_that_blocks_the_loop_of_asyncio_ends_its_process(rig: Rig) -> No
     ((*_, first), (*_, second)) = rig.noted("block", count=2)
     assert first != second
     wait_until(lambda: not lives(int(first)))
-    assert worker.status()["tasks"]["runaway"] == 1
+    assert worker.ended("runaway") == 1
     assert worker.stop() == 0
 
 

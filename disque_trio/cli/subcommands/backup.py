@@ -17,7 +17,7 @@ import trio
 from disque_trio import humanize
 from disque_trio.aof.checksums import BLOCK, ENDING, MAGIC, pack_entries
 from disque_trio.cli.subcommands.printing import as_json
-from disque_trio.cli.subcommands.progress import Progress
+from disque_trio.cli.subcommands.progress import Meter
 from disque_trio.cli.subcommands.reach import Member, reach
 from disque_trio.cli.subcommands.subcommand import Call, Failure, Subcommand
 from disque_trio.cli.subcommands.watching import moment
@@ -67,7 +67,7 @@ async def _setting(member: Member, name: str) -> str:
     return text(reply[1]) if len(reply) > 1 else ""
 
 
-def copy_prefix(source: BinaryIO, size: int, target: Path, progress: Progress) -> None:
+def copy_prefix(source: BinaryIO, size: int, target: Path, progress: Meter) -> None:
     """Copy the first ``size`` bytes of an append-only file, and make its checksums. Both are on
     disk afterwards. Raises OSError."""
     with (

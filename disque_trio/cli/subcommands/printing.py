@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TextIO, TypeVar
 
-from disque_trio.cli.subcommands.progress import Progress
+from disque_trio.cli.subcommands.progress import Meter
 from disque_trio.cli.top.cells import cells, fit
 from disque_trio.overview.names import shown
 
@@ -116,7 +116,7 @@ class Printer:
         self.json = json
         self._out = out
         self._told = told
-        self._progress: Progress | None = None
+        self._progress: Meter | None = None
         if hasattr(out, "reconfigure"):
             out.reconfigure(encoding="utf-8" if json else None, errors="backslashreplace")
 
@@ -180,11 +180,11 @@ class Printer:
         self._out.flush()
         print(f"disque: {shown(text)}", file=self._told, flush=True)
 
-    def progress(self, what: str, total: int | None) -> Progress:
+    def progress(self, what: str, total: int | None) -> Meter:
         """Begin to tell how far something is: a bar on a terminal, elsewhere a line now and
         then."""
         self.end()
-        self._progress = Progress(self._told, what, total, time.monotonic)
+        self._progress = Meter(self._told, what, total, time.monotonic)
         return self._progress
 
     def end(self) -> None:

@@ -32,7 +32,7 @@ def bar(done: int, total: int | None, width: int) -> str:
     return f"[{'#' * full}{'.' * (width - full)}] "
 
 
-class Progress:
+class Meter:
     """How far one operation is.
 
     Args:

@@ -144,7 +144,7 @@ class TestProgress:
     def test_a_bar_grows_in_place_and_goes_away(self) -> None:
         now = 0.0
         out = _Terminal()
-        shown = progress.Progress(out, "moved", 10, lambda: now)
+        shown = progress.Meter(out, "moved", 10, lambda: now)
         now = 1.0
         shown.add(5)
         shown.end()
@@ -155,7 +155,7 @@ class TestProgress:
     def test_lines_come_now_and_then_elsewhere(self) -> None:
         now = 0.0
         out = io.StringIO()
-        shown = progress.Progress(out, "moved", 100, lambda: now)
+        shown = progress.Meter(out, "moved", 100, lambda: now)
         for second in range(25):
             now = float(second)
             shown.add(4)

@@ -230,6 +230,17 @@ class HeldJob(JobFields, Delivery):
         self._outcome, self._reason = "dead", reason
         await self._settle(lambda: self._hand_back(command), back=True)
 
+    async def update(self, *, body: Name) -> None:
+        """Change the body of the job, which was given back, for its next delivery (UPDATEJOB).
+
+        This asks the node that it came from. Others may not hold it, even the one that made it.
+
+        Raises:
+            ReplyError: the job cannot be changed.
+            ConnectionLost: as for ``ack``.
+        """
+        await self._control(["UPDATEJOB", self.id, *requests.options(BODY=body)])
+
     def when_cancelled(self, call: Callable[[], object]) -> None:
         """Call this when the node says that the job was cancelled. See ``Client.loops``."""
         self._when_cancelled = call

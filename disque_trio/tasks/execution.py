@@ -177,6 +177,9 @@ class Execution:
             raise Failed(str(error), final=True, members=error) from None
         except BadJob as error:
             raise Failed(str(error), final=True) from None
+        except DisqueError as error:
+            # Most NACKs of a group were no failures, so its backoff would begin with a minute.
+            raise Failed(describe(error), delay=groups.pause_after(job.nacks)) from None
         except Exception as error:
             raise Failed(describe(error)) from None
 

@@ -69,6 +69,7 @@ class _Held(Protocol):
     def letter(self) -> Letter | None: ...
 
     async def nack(self, *, delay: float | None = None, reason: Name | None = None) -> None: ...
+    async def update(self, *, body: Name) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +121,13 @@ class Collection:
         return await self._core.link.run(lambda client: self._visit(client, members))
 
     async def _visit(self, client: Client, members: Members) -> Collected | None:
+        noted = members
         if not members.ids:
-            ids = await self._add(client, members)
-            await self._postpone()
-            await self._note(client, replace(members, ids=tuple(ids)))
-            return None
+            members = replace(members, ids=tuple(await self._add(client, members)))
+            if not self._job.nacks:
+                await self._postpone()
+                await self._note(members)
+                return None
         seconds = _ASKING if self._job.nacks >= _SEVERAL else AT_ONCE
         outcomes = await last_of(client, members.ids, seconds)
         ended: dict[int, str] = {}
@@ -137,9 +140,9 @@ class Collection:
             await self._tell(client, members, members.on_death, "death", ended)
         if any(one.state == "pending" for one in outcomes):
             await self._postpone()
-            ids = [one.id for one in outcomes]
-            if ids != list(members.ids) or known != members.failed:
-                await self._note(client, replace(members, ids=tuple(ids), failed=known))
+            members = replace(members, ids=tuple(one.id for one in outcomes), failed=known)
+            if members != noted:
+                await self._note(members)
             return None
         return await self._collect(client, members, ended)
 
@@ -190,20 +193,25 @@ class Collection:
             ids.append(await step.add(client, traces.current(), key=key, kept=DAY, part=part))
         return ids
 
-    async def _note(self, client: Client, members: Members) -> None:
+    async def _note(self, members: Members) -> None:
         """Store what is known of the members in the group, for the next worker that gets it. If
-        that fails, the worker adds the members again, which adds nothing and returns their ids."""
+        that fails, it adds the members again, which adds nothing and returns their ids."""
         # The steps that follow may be at the end of the job's body.
         body = members.encode() + self._job.body[len(self._body) :]
         try:
-            await client.update(self._job.id, body=body)
+            await self._job.update(body=body)
         except ReplyError:
             pass  # somebody already has it
 
     async def _postpone(self) -> None:
         if (processing := tracing.current()) is not None:
             processing.end("postponed")
-        await self._job.nack(delay=min(10.0, 0.1 * 1.5 ** min(self._job.nacks, 20)))
+        await self._job.nack(delay=pause_after(self._job.nacks))
+
+
+def pause_after(nacks: int) -> float:
+    """Return how long a group pauses that was given back so often, s."""
+    return min(10.0, 0.1 * 1.5 ** min(nacks, 20))
 
 
 _GOES_ON = frozenset({"pending", "acked", "gone"})

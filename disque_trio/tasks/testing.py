@@ -136,6 +136,9 @@ class _Record:
     async def dead(self, *, reason: Name | None = None) -> None:
         self.shown.state = "dead"
 
+    async def update(self, *, body: Name) -> None:
+        self.body = _data(body)
+
     def progress(self, fraction: float, text: str = "") -> None:
         self.shown.progress.append(checked_progress(fraction, text))
 
@@ -350,10 +353,6 @@ class _Nodes:
         """Cancel a job, unless it has ended."""
         if (record := self._records.get(id)) is not None and record.shown.state == "pending":
             record.shown.state = "cancelled"
-
-    async def update(self, id: str, *, body: bytes) -> None:
-        """Change the body of a job."""
-        self._records[id].body = body
 
     async def policy(self, queue: str) -> None:
         """No policy applies."""

@@ -82,6 +82,11 @@ class FakeJob:
             raise self._failure
         self.settled = ("dead", reason)
 
+    async def update(self, *, body: str | bytes) -> None:
+        await self.node.answer()
+        assert isinstance(body, bytes)
+        self.body = body
+
     def progress(self, fraction: float, text: str = "") -> None:
         self.said = (fraction, text)
 

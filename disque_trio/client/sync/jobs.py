@@ -68,6 +68,7 @@ class HeldJob(JobFields, Blocking[jobs.HeldJob]):
     nack: Final = blocking(jobs.HeldJob.nack)
     dead: Final = blocking(jobs.HeldJob.dead)
     requeue: Final = blocking(jobs.HeldJob.requeue)
+    update: Final = blocking(jobs.HeldJob.update)
 
     def progress(self, fraction: float, text: str = "") -> None:
         """Say how far the job is; see ``disque_trio.client.HeldJob``."""

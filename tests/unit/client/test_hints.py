@@ -324,6 +324,21 @@ async def test_a_worker_at_work_follows_when_another_node_becomes_best(
             assert home.count("ACKJOB") == 1
 
 
+async def test_a_job_that_is_given_back_is_changed_where_it_came_from() -> None:
+    async with pair() as (home, owner, client):
+        home.answers["UPDATEJOB"] = b"-NOJOB Job not known in the context of this node.\r\n"
+        owner.answers |= {"NACK": b":1\r\n", "UPDATEJOB": b"+OK\r\n"}
+        pushing(home)
+        pushing(owner, pushed(1))
+        with trio.fail_after(HANG_SECONDS):
+            async with client.jobs("q") as jobs:
+                held = await anext(jobs)
+                await held.nack(delay=1)
+                await held.update(body="new")
+        assert owner.seen[-1] == [b"UPDATEJOB", held.id.encode(), b"BODY", b"new"]
+        assert home.count("UPDATEJOB") == 0
+
+
 async def test_an_owner_that_is_not_used_is_closed(autojump_clock: trio.testing.MockClock) -> None:
     async with pair() as (_, owner, client):
         await reach(owner, client)

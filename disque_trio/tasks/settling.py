@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
-from disque_trio.client import AuthError, ConnectionLost, DisqueError
+from disque_trio.client import AuthError, ConnectionLost, DisqueError, NoUniqueError
 from disque_trio.respclient.concurrency import CancelScope, Event, Nursery, library
 from disque_trio.respclient.errors import LeavingError
 from disque_trio.respclient.log import library_log
@@ -28,8 +28,10 @@ outcomes."""
 MOST_BYTES: Final = 64 << 20
 """How many bytes the kept outcomes and their jobs may take, likewise."""
 
-PASSING: Final = (ConnectionLost, LeavingError, AuthError)
-"""Errors after which a node may still take the outcome, later on."""
+PASSING: Final = (ConnectionLost, LeavingError, AuthError, NoUniqueError)
+"""Errors after which a node may still take the outcome, later on. A node that was killed while it
+added what follows a job may leave a copy elsewhere; until that one has ended, nobody can tell
+whether it was added, which may take longer than all attempts of the job."""
 
 
 class Log(Protocol):

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from disque_trio.client import ConnectionLost, NoReplError
+from disque_trio.client import ConnectionLost, NoReplError, NoUniqueError
 from disque_trio.tasks import Disque, settling
 from disque_trio.tasks.calling import InLoop
 from disque_trio.tasks.execution import UNKNOWN_RETRIES, Execution
@@ -238,6 +238,25 @@ async def test_a_next_step_that_a_node_refuses_is_a_failure(
     assert outcome.kind == "retried"
     assert "NOREPL" in outcome.error
     assert job.settled[0] == "nack"
+
+
+@pytest.mark.parametrize("task", ["work", "member", "last"])
+async def test_nodes_that_cannot_tell_who_has_the_key_of_what_follows_are_asked_again(
+    program: Program, autojump_clock: MockClock, task: str
+) -> None:
+    unsure = [NoUniqueError("NOUNIQ", "too few nodes") for _ in range(100)]
+    link = Link(unsure)
+    job = program.job("work" if task != "last" else "fail", nacks=0 if task != "last" else 3)
+    header = ("then", NEXT.encode()) if task == "work" else ("part", b"group.D-g 0 30 0")
+    job.header_pairs += (header,)
+    with program.app.core.using(link):
+        outcome = await program.run(job)
+        assert job.settled == ()  # neither a failure nor a dead letter
+        with trio.fail_after(3600):
+            await program.settling.settled()
+    assert outcome == ("dead" if task == "last" else "done")
+    assert job.settled[0] == ("dead" if task == "last" else "ack")
+    assert len(program.runs) == 1
 
 
 @pytest.mark.parametrize("limit", ["MOST", "MOST_BYTES"])

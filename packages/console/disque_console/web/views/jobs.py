@@ -22,7 +22,7 @@ _TOO_OLD: Final = "an older release, which does not know this list"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class JobLine:
     """A job on the page. copy, row: None if it was not read, or is gone. time: of the list's
     column. worker: that has the job, if it is known."""
 
@@ -73,7 +73,7 @@ async def _list(visit: Visit, wanted: JobFilter, listed: JobList) -> dict[str, A
         takers = [(job.address, job.copy.client) for job in jobs]
         workers = await visit.recently(("takers", *takers), partial(named, visit, takers, ()))
     rows = [
-        Row(
+        JobLine(
             job.copy.id,
             job.address,
             job.copy,
@@ -110,7 +110,7 @@ async def _search(visit: Visit, wanted: JobFilter) -> dict[str, Any]:
         page = await Jobs(visit.calls, visit.cluster.nodes).page(wanted, place)
         counts = await _counts(visit, wanted)
     rows = [
-        Row(found.id, found.address, found.copy, _row(visit, found.copy) if found.copy else None)
+        JobLine(found.id, found.address, found.copy, _row(visit, found.copy) if found.copy else None)
         for found in page.jobs
     ]
     return {

@@ -110,7 +110,9 @@ async def _search(visit: Visit, wanted: JobFilter) -> dict[str, Any]:
         page = await Jobs(visit.calls, visit.cluster.nodes).page(wanted, place)
         counts = await _counts(visit, wanted)
     rows = [
-        JobLine(found.id, found.address, found.copy, _row(visit, found.copy) if found.copy else None)
+        JobLine(
+            found.id, found.address, found.copy, _row(visit, found.copy) if found.copy else None
+        )
         for found in page.jobs
     ]
     return {

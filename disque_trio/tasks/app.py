@@ -287,7 +287,10 @@ class Disque:
         return composing.add_all(self.core, members)
 
     def handle(self, id: str) -> Handle[Any]:
-        """Return the handle of a job that was added elsewhere."""
+        """Return the handle of a job that was added elsewhere. Raises TypeError if ``id`` is no
+        text, as a handle is."""
+        if not isinstance(id, str):
+            raise TypeError(f"the id of a job is a str, not {type(id).__name__}")
         return Handle(self.core, id)
 
     def cancel(self, id: str, *, terminate: bool = False) -> Later[None]:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
@@ -127,6 +128,7 @@ class Definition:
             raise ValueError("a task needs a name")
         if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
             raise TypeError(f"{self.name} is a generator, whose values would be lost")
+        self._check_types()
         if self.retries < 0:
             raise ValueError(f"retries must be 0 or more, not {self.retries}")
         if not callable(self.backoff):
@@ -145,6 +147,32 @@ class Definition:
             raise ValueError("debounce cannot be combined with delay")
         if self.group_by is not None and "group" in self.options:
             raise ValueError("give either a group or group_by")
+
+    def _check_types(self) -> None:
+        """Raise TypeError for options that can be known to be wrong, or only a run would tell."""
+        pauses: object = self.backoff
+        wanted = {
+            "retries must be a whole number": _is_number(self.retries, Integral),
+            "backoff must be (shortest, longest) in s, or a function": callable(pauses)
+            or (
+                isinstance(pauses, tuple | list)
+                and len(pauses) == 2
+                and all(_is_number(pause, Real) for pause in pauses)
+            ),
+            "timeout must be a number of seconds": self.timeout is None
+            or _is_number(self.timeout, Real),
+            "process must be True or False": isinstance(self.process, bool),
+            "replace must be True or False": isinstance(self.options.get("replace", False), bool),
+            "unique must be True, False or a function": self.unique is None
+            or isinstance(self.unique, bool | str)
+            or callable(self.unique),
+            "group_by must be a function": self.group_by is None or callable(self.group_by),
+        }
+        for text, is_so in wanted.items():
+            if not is_so:
+                name = text.partition(" ")[0]
+                found = self.options.get(name) if name == "replace" else getattr(self, name)
+                raise TypeError(f"{text}, not {found!r}")
 
     @property
     def is_async(self) -> bool:
@@ -194,6 +222,10 @@ class Definition:
         call.apply_defaults()
         data = fingerprint(self.serializer, [call.args, sorted(call.kwargs.items())])
         return f"{self.name} {sha256(data).hexdigest()}"
+
+
+def _is_number(one: object, kind: type) -> bool:
+    return isinstance(one, kind) and not isinstance(one, bool)
 
 
 def _is_exception(one: object) -> bool:

@@ -32,6 +32,7 @@ class UniqueOptions(TypedDict, total=False):
 
 OF_KEYS: Final = frozenset(UniqueOptions.__annotations__)
 """The names of these options."""
+_MOST_SECONDS: Final = (1 << 32) - 1  # which ADDJOB takes
 _IMPLYING: Final = ("debounce", "throttle")
 
 
@@ -61,6 +62,8 @@ def check(options: Mapping[str, Any], unique: object) -> None:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not (number and 0 < value < math.inf):
             raise ValueError(f"{name} must be a number of seconds above 0, not {value!r}")
+        if value > _MOST_SECONDS:
+            raise ValueError(f"{name} must be at most {_MOST_SECONDS} seconds, not {value!r}")
     if unique is False and given:
         raise ValueError(f"{min(given)} needs unique, which is False")
     if unique is None and given and not implies_unique(given):

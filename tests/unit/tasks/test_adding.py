@@ -284,6 +284,14 @@ def _generator() -> Iterator[int]:
         lambda app: app.task(backoff=5),
         lambda app: app.task(timeout=0),
         lambda app: app.task(timeout="1m"),
+        lambda app: app.task(retries=1.5),
+        lambda app: app.task(retries="3"),
+        lambda app: app.task(backoff=("1", "2")),
+        lambda app: app.task(process="yes"),
+        lambda app: app.task(unique=5),
+        lambda app: app.task(unique=True, replace="yes"),
+        lambda app: app.task(throttle=2**32),
+        lambda app: app.task(group_by="customer"),
         lambda app: app.task(unique_for=60),
         lambda app: app.task(name=""),
         lambda app: lambda _: app.task("a name"),
@@ -319,6 +327,17 @@ def test_invalid_options_are_refused_when_a_job_is_added(app: Disque) -> None:
     ):
         with pytest.raises(TypeError, match="bind"):
             use()
+
+
+def test_what_is_no_id_is_refused(app: Disque) -> None:
+    @app.task
+    def work() -> None: ...
+
+    with app.testing(run=False):
+        wrong: Any = work.add()
+        for one in (wrong, 5, None):
+            with pytest.raises(TypeError, match="the id of a job is a str"):
+                app.cancel(one)
 
 
 def test_an_option_that_no_node_takes_is_refused_before_the_job_is_added(app: Disque) -> None:

@@ -23,6 +23,7 @@ MOST: Final = 8
 """How many such processes a worker has at once; other jobs wait for one of these to end."""
 
 _LOOK: Final = 0.25  # s; a process that a job has forked may keep the link open
+_GRACE: Final = 1.0  # s
 _LEAVE: Final = 5.0
 """Seconds that a process has to leave when its job has ended."""
 _MAIN: Final = ("sys_path", "sys_argv", "dir", "init_main_from_name", "init_main_from_path")
@@ -108,13 +109,26 @@ class Alone:
                     raise NotAloneError(message["why"])
                 with trio.move_on_after(_LEAVE):
                     await link.receive()  # until it has left
-                return message
+                said: Message = json.loads(message["data"])
+                return said
             if ended or not look.cancelled_caught:
                 break
             memory = memory or reap(process)
             ended = process.returncode is not None
-        memory = memory or reap(process, 0)
+        if not ended:
+            memory = await self._left(process)
         return Died(death(how_ended(process.wait()), memory))
+
+    async def _left(self, process: "subprocess.Popen[bytes]") -> int | None:
+        """Wait for the end of a process whose link is closed, and return its memory. Kill it if it
+        goes on: its job has closed what it does not know."""
+        for _ in range(100):
+            memory = reap(process)
+            if process.returncode is not None:
+                return memory
+            await trio.sleep(_GRACE / 100)
+        process.kill()
+        return reap(process, 0)
 
 
 def _program() -> dict[str, Any]:
@@ -144,11 +158,14 @@ def serve(run: Callable[[dict[str, Any]], Message]) -> int:
             spawn.prepare(given["program"])
         except Exception as error:
             raise NotAloneError(f"the program cannot be imported again: {error}") from error
+        own = os.getpid()
         said = run(given["order"])
+        if os.getpid() != own:
+            os._exit(0)  # the job has forked, and returned here, too
     except NotAloneError as error:
         sock.sendall(line("cannot", why=str(error)))
         return 1
-    sock.sendall(json.dumps({"kind": "ended", **said}).encode() + b"\n")
+    sock.sendall(line("ended", data=json.dumps(said).encode()))
     return 0
 
 

@@ -36,12 +36,26 @@ async def test_a_job_runs_in_another_process_and_says_what_came_of_it() -> None:
     assert children() == before
 
 
-@pytest.mark.parametrize(("what", "how"), [("kill", "killed by SIGKILL"), ("exit", "status 3")])
+@pytest.mark.parametrize(
+    ("what", "how"), [("kill", "killed by SIGKILL"), ("exit", "status 3"), ("close", "status 1")]
+)
 async def test_how_a_process_died_is_known(what: str, how: str) -> None:
     said = await Alone(MODULE).run(what=what)
     assert isinstance(said, Died)
     assert how in said.how
     assert ", memory " in said.how
+
+
+async def test_what_it_says_may_be_long() -> None:
+    said = await Alone(MODULE).run(what="long")
+    assert not isinstance(said, Died)
+    assert len(said["text"]) == 10_000_000
+
+
+async def test_a_child_that_a_job_has_forked_says_nothing_in_its_place() -> None:
+    said = await Alone(MODULE).run(what="fork")
+    assert not isinstance(said, Died)
+    assert said["pid"] == said["started"]
 
 
 async def test_a_program_that_has_no_such_job_says_so() -> None:

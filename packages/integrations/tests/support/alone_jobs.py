@@ -10,6 +10,7 @@ from disque_integrations.alone import NotAloneError, serve
 
 def run(order: dict[str, Any]) -> dict[str, Any]:
     """Do what the order says."""
+    started = os.getpid()
     if order["what"] == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if order["what"] == "exit":
@@ -18,7 +19,13 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
         raise NotAloneError("it is not there")
     if order["what"] == "wait":
         signal.pause()
-    return {"pid": os.getpid(), "argv": sys.argv}
+    if order["what"] == "long":
+        return {"text": "a" * 10_000_000}
+    if order["what"] == "close":
+        os.closerange(3, 1024)
+    if order["what"] == "fork" and (child := os.fork()):
+        os.waitpid(child, 0)
+    return {"pid": os.getpid(), "started": started, "argv": sys.argv}
 
 
 if __name__ == "__main__":

@@ -6,14 +6,15 @@ ended. Each member leaves its result as a job of its own, a part, in a queue tha
 group, because results of ACKJOB are only kept for a minute. Once all parts are there, the list of
 results is the result of the group, as if a task had returned it. Every job that is added has a key
 that follows from the id of the group, so that nothing is added twice, whichever worker dies at
-whatever moment.
+whatever moment; but a part is, if nodes cannot tell whether it was added.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
-from disque_trio.client import Client, Job, ReplyError, tracing
+from disque_trio.client import Client, Job, NoUniqueError, ReplyError, tracing
 from disque_trio.client.job import Letter
 from disque_trio.respclient.values import Name
 from disque_trio.tasks import traces
@@ -42,16 +43,21 @@ async def add_part(client: Client, part: str, result: Result, failed: str) -> No
         failed: the id of the job if it failed, else empty.
     """
     queue, number, retry, replicate = part.rsplit(" ", 3)
+    add = partial(
+        client.add,
+        queue,
+        result.encode(),
+        headers={PART: number},
+        retry=int(retry),
+        replicate=int(replicate) or None,
+    )
     with tracing.unseen():
-        await client.add(
-            queue,
-            result.encode(),
-            headers={PART: number},
-            retry=int(retry),
-            replicate=int(replicate) or None,
-            unique=f"{number} {failed}",
-            unique_for=DAY,
-        )
+        try:
+            await add(unique=f"{number} {failed}", unique_for=DAY)
+        except NoUniqueError:
+            # One may have been added, but it ends with its group, which waits for this member. The
+            # group needs one, and further ones do no harm.
+            await add()
 
 
 class _Held(Protocol):

@@ -207,7 +207,7 @@ class Link:
     def run_sync(self, function: Callable[[Any], Awaitable[Any]]) -> Any:
         raise NotImplementedError
 
-    async def add(self, queue: str, body: bytes, *, unique: object, **options: Any) -> str:
+    async def add(self, queue: str, body: bytes, *, unique: object = None, **options: Any) -> str:
         self.keys.append(unique)
         if self.errors:
             raise self.errors.pop(0)
@@ -240,23 +240,34 @@ async def test_a_next_step_that_a_node_refuses_is_a_failure(
     assert job.settled[0] == "nack"
 
 
-@pytest.mark.parametrize("task", ["work", "member", "last"])
 async def test_nodes_that_cannot_tell_who_has_the_key_of_what_follows_are_asked_again(
-    program: Program, autojump_clock: MockClock, task: str
+    program: Program, autojump_clock: MockClock
 ) -> None:
-    unsure = [NoUniqueError("NOUNIQ", "too few nodes") for _ in range(100)]
-    link = Link(unsure)
-    job = program.job("work" if task != "last" else "fail", nacks=0 if task != "last" else 3)
-    header = ("then", NEXT.encode()) if task == "work" else ("part", b"group.D-g 0 30 0")
-    job.header_pairs += (header,)
+    link = Link([NoUniqueError("NOUNIQ", "too few nodes") for _ in range(100)])
+    job = program.job("work")
+    job.header_pairs += (("then", NEXT.encode()),)
     with program.app.core.using(link):
-        outcome = await program.run(job)
+        assert await program.run(job) == "done"
         assert job.settled == ()  # neither a failure nor a dead letter
         with trio.fail_after(3600):
             await program.settling.settled()
-    assert outcome == ("dead" if task == "last" else "done")
-    assert job.settled[0] == ("dead" if task == "last" else "ack")
-    assert len(program.runs) == 1
+    assert job.settled == ("ack", Result(next="D-next"))
+    assert program.runs == ["work"]
+
+
+@pytest.mark.parametrize(("task", "how"), [("work", "ack"), ("fail", "dead")])
+async def test_a_part_of_a_group_is_added_once_more_if_nodes_cannot_tell_whether_it_was(
+    program: Program, autojump_clock: MockClock, task: str, how: str
+) -> None:
+    link = Link([NoUniqueError("NOUNIQ", "too few nodes")])
+    job = program.job(task, nacks=3)
+    job.header_pairs += (("part", b"group.D-g 0 30 0"),)
+    with program.app.core.using(link):
+        await program.run(job)  # its group would wait for it, and the part for its group
+    assert job.settled[0] == how
+    first, again = link.keys
+    assert first is not None
+    assert again is None
 
 
 @pytest.mark.parametrize("limit", ["MOST", "MOST_BYTES"])

@@ -28,6 +28,7 @@ from disque_trio.cluster.nodes_conf import NodeLine, NodesConfError, format_node
 from disque_trio.cluster.peers import Lost, Obstacle, Peer, Peers
 from disque_trio.cluster.troubles import TROUBLE_FILE, TROUBLE_FULL, describe_trouble
 from disque_trio.cluster.trust import Trust
+from disque_trio.health.story import Known
 from disque_trio.notation.addresses import format_address
 from disque_trio.process.addresses import is_loopback, is_port
 from disque_trio.protocol.bus import (
@@ -429,6 +430,18 @@ class Membership(Peers):
                 address = format_address(member.ip, member.port)
                 found.append(Lost(id, address, silent, agreed))
         return found
+
+    def known_nodes(self) -> list[Known]:
+        """All other nodes, without handshakes."""
+        return [
+            Known(
+                id,
+                format_address(member.ip, member.port),
+                member.flags & NODE_FAIL != 0,
+                member.flags & NODE_LEAVING != 0,
+            )
+            for id, member in self._known.items()
+        ]
 
     def unlinked(self) -> list[tuple[bytes, str]]:
         """The members that may be well, but to which there is no connection: ids and addresses."""

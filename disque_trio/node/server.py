@@ -23,6 +23,7 @@ from disque_trio.config import Config, ConfigError
 from disque_trio.eventlog.recorder import EventLog, Settings
 from disque_trio.form import form
 from disque_trio.health.keeper import Fact
+from disque_trio.health.story import FAILED, Known, Story
 from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.jobs.counts import JobCounts
 from disque_trio.node.core.node import Node
@@ -249,6 +250,7 @@ class Server(Product):
             self.cluster.close()
             raise
         self.siblings: Siblings | None = None
+        self._story = Story(self._tell_story)
         self._facts = NodeFacts(
             self.node,
             membership,
@@ -323,7 +325,13 @@ class Server(Product):
         return self.daemon
 
     def facts(self, now: int) -> Iterator[Fact]:
+        self._story.look(self.cluster.membership.known_nodes(), now)
         return self._facts.find(now)
+
+    def _tell_story(self, what: str, node: Known) -> None:
+        """Log ``what`` became of another node."""
+        tell = self.log.warning if what == FAILED else self.log.notice
+        tell(what, node=node.id.decode("ascii", "replace"), address=node.address)
 
     def listen(self, listeners: Sequence[socket.socket]) -> Exposure:
         bus = self._bus_listeners = open_bus_listeners(self.config, listeners)

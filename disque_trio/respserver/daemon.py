@@ -209,6 +209,7 @@ class Daemon:
             collect_garbage()
             with pidfile(self._pidfile):
                 await self._serve(listeners)
+            self.health.deeds.end()
             self._log.notice("stopped", **{machine.holds: machine.held()})
         except BaseException:
             self.restarting = False

@@ -8,6 +8,7 @@ import trio
 
 from disque_trio import humanize
 from disque_trio.aof.persistence import Persistence
+from disque_trio.health.deeds import DeedKeeper, Deeds, DeedTeller
 from disque_trio.health.keeper import Alarm, Fact, Keeper, Teller
 from disque_trio.health.table import CERTIFICATE_DAYS, SHORT_MOST, SHORT_PART, SLOW_SYNC
 from disque_trio.process.logs import Log
@@ -149,21 +150,26 @@ class CommonFacts:
             yield Fact("damaged", f"{text}; {file.lost_records} records were left out")
 
 
-class Health(Teller):
+class Health(Teller, DeedTeller):
     """The health of a server.
 
     Args:
         find: finds all that is wrong at a time in ms.
+
+    Attributes:
+        deeds: what clients did that the log has to tell.
     """
 
     def __init__(self, log: Log, find: Callable[[int], Iterable[Fact]]) -> None:
         self._log = log
         self._find = find
         self._keeper = Keeper(self)
+        self.deeds = DeedKeeper(self)
 
     def look(self, now: int) -> None:
         """Look at the server at ``now``, in ms."""
         self._keeper.look(self._find(now), now)
+        self.deeds.look(now)
 
     def alarms(self) -> list[Alarm]:
         """What was wrong at the last look: the worst first."""
@@ -196,3 +202,13 @@ class Health(Teller):
             fields["about"] = alarm.about
         lasted = humanize.duration((now - alarm.since) / 1000)
         self._log.notice(f"over: {alarm.condition.title}", lasted=lasted, **fields)
+
+    def did(self, deeds: Deeds) -> None:
+        fields: dict[str, object] = {"user": deeds.user, "address": deeds.address}
+        if deeds.names:
+            fields["about"] = " ".join(deeds.names)
+        if deeds.times > 1:
+            fields["times"] = deeds.times
+        if deeds.jobs:
+            fields["jobs"] = deeds.jobs
+        self._log.notice(deeds.what, **fields)

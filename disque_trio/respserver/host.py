@@ -56,6 +56,10 @@ class Host:
     def limit_reached(self, text: str) -> None:
         """Log that a user has reached a limit of its budget: the error ``text``."""
 
+    def did(self, client: Client, what: str, about: bytes = b"", jobs: int = 0) -> None:
+        """Log that ``client`` has done ``what`` (see ``health.deeds``) to the queue, or node,
+        ``about``, and how many ``jobs`` it named."""
+
     def pause(self, milliseconds: int) -> None:
         """Serve no client for this time."""
 

@@ -16,6 +16,7 @@ from disque_trio.notation.addresses import host_of
 from disque_trio.process.logs import Log
 from disque_trio.process.sockets import is_local
 from disque_trio.process.tls import TlsError
+from disque_trio.resp.inline import quote
 from disque_trio.respserver.acl.user import User
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.commands.info import Fields, human
@@ -93,6 +94,12 @@ class ProcessHost(Host):
 
     def limit_reached(self, text: str) -> None:
         self._engine.log.warning("a user has reached a limit", refused=text)
+
+    def did(self, client: Client, what: str, about: bytes = b"", jobs: int = 0) -> None:
+        user = client.user.name.decode("utf-8", "backslashreplace")
+        name = quote(about).decode("ascii", "backslashreplace") if about else ""
+        keeper = self._program.daemon.health.deeds
+        keeper.done(what, user, self.address(client), name, self._engine.clock.now(), jobs)
 
     def most_replies(self, client: Client) -> int:
         engine = self._engine

@@ -55,6 +55,10 @@ class BenchHost(Host):
         self.asked: list[tuple[object, ...]] = []
         self.wishes: list[tuple[str, Callable[[list[str]], None]]] = []
         self.limits: list[str] = []
+        self.deeds: list[tuple[str, bytes, int]] = []
+
+    def did(self, client: Client, what: str, about: bytes = b"", jobs: int = 0) -> None:
+        self.deeds.append((what, about, jobs))
 
     def clients(self) -> list[Client]:
         return [client for client in self.connected if client not in self.closed]

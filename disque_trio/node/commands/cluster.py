@@ -8,6 +8,7 @@ from disque_trio.cluster.membership import PRIORITY_BAD, PRIORITY_OK, PRIORITY_S
 from disque_trio.cluster.peers import Peer
 from disque_trio.cluster.troubles import TROUBLE_FULL
 from disque_trio.cluster.trust import Trust
+from disque_trio.health import deeds
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queues.owners import able, owner
 from disque_trio.process.addresses import is_host_name, is_port, plain_ip
@@ -20,6 +21,12 @@ from disque_trio.respserver.commands.arguments import SYNTAX
 
 _FALLBACK: Final = "ERR Wrong CLUSTER subcommand or number of arguments"
 _HELLO_FORMAT: Final = 1
+_DEEDS: Final = {
+    b"forget": deeds.FORGOTTEN,
+    b"expel": deeds.EXPELLED,
+    b"readmit": deeds.READMITTED,
+    b"reset": deeds.RESET,
+}
 
 
 def cluster(node: Node, client: Client, args: list[bytes]) -> None:
@@ -62,8 +69,17 @@ def cluster(node: Node, client: Client, args: list[bytes]) -> None:
         else:
             raise CommandError(_FALLBACK)
         client.out.append(OK)
+        _tell(node, client, word, args[2:])
         return
     client.out.append(encode(answer, client.resp))
+
+
+def _tell(node: Node, client: Client, word: bytes, rest: list[bytes]) -> None:
+    """Have the log tell that ``client`` did what the subcommand ``word`` does."""
+    if word == b"leaving":
+        node.host.did(client, deeds.LEAVES if node.peers.leaving else deeds.STAYS)
+    elif word in _DEEDS:
+        node.host.did(client, _DEEDS[word], rest[0] if rest else b"")
 
 
 def _nodes(node: Node) -> str:
@@ -217,6 +233,7 @@ def _meet(node: Node, client: Client, host: str, port: bytes, key: bytes) -> Non
     address = "" if "%" in host else plain_ip(host)  # a zone is only valid on one machine
     if not (address or is_host_name(host)) or not is_port(number):
         raise CommandError(f"ERR Invalid node address specified: {host}:{port.decode()}")
+    node.host.did(client, deeds.MET, b"%b:%b" % (host.encode(), port))
     if address:
         node.peers.meet(address, number, key)
         client.out.append(OK)

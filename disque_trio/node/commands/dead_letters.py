@@ -4,6 +4,7 @@ from functools import partial
 from typing import Final
 
 from disque_trio.eventlog import schema
+from disque_trio.health import deeds
 from disque_trio.node.commands.arguments import (
     BAD_DELAY,
     check_ids,
@@ -134,3 +135,4 @@ def redrive(node: Node, client: Client, args: list[bytes]) -> None:
     node.scatter_gather.begin(
         client, REDRIVE_ALL, [args[1], to, *ids], words.number("COUNT", INT64_MAX)
     )
+    node.host.did(client, deeds.LETTERS_REDRIVEN, args[1], len(ids))

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final
 
 from disque_trio.eventlog import schema
+from disque_trio.health import deeds
 from disque_trio.node.commands.arguments import (
     BAD_ID,
     MAX_QUEUES,
@@ -311,6 +312,8 @@ def cancel(node: Node, client: Client, args: list[bytes]) -> None:
         how = TERMINATE
         args = args[:-1]
     answer_count(node, client, args, partial(end_jobs, Ending(CANCELLED, how)))
+    if len(args) > deeds.MANY_CANCELLED:
+        node.host.did(client, deeds.JOBS_CANCELLED, jobs=len(args) - 1)
 
 
 def answer_count(

@@ -1,5 +1,6 @@
 """QSET, QGET, QDEL: the policies of queues."""
 
+from disque_trio.health import deeds
 from disque_trio.node.commands.arguments import require_extensions
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.shared.bindings import TOPIC
@@ -32,6 +33,7 @@ def qset(node: Node, client: Client, args: list[bytes]) -> None:
         node.policy_sharing.set(client, name, policy)
     except SharedError as problem:
         raise CommandError(f"ERR {problem}") from problem
+    node.host.did(client, deeds.POLICY_SET, name)
 
 
 def qget(node: Node, client: Client, args: list[bytes]) -> None:
@@ -57,5 +59,7 @@ def qdel(node: Node, client: Client, args: list[bytes]) -> None:
     try:
         if not node.policy_sharing.delete(client, args[1]):
             client.out.append(integer(0))
+            return
     except SharedError as problem:
         raise CommandError(f"ERR {problem}") from problem
+    node.host.did(client, deeds.POLICY_DELETED, args[1])

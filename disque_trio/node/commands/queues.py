@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
+from disque_trio.health import deeds
 from disque_trio.node.commands.arguments import parse_count, parse_queue, require_extensions
 from disque_trio.node.core.changes.state_counts import JobStateCounts
 from disque_trio.node.core.jobs.job import Job
@@ -138,6 +139,7 @@ def qpurge(node: Node, client: Client, args: list[bytes]) -> None:
     if len(args[1]) > MAX_NAME_IN_FIELDS:
         raise CommandError(f"ERR the name of the queue has more than {MAX_NAME_IN_FIELDS} bytes")
     node.scatter_gather.begin(client, PURGE, [args[1]], INT64_MAX)
+    node.host.did(client, deeds.QUEUE_PURGED, args[1])
 
 
 def qmove(node: Node, client: Client, args: list[bytes]) -> None:
@@ -151,15 +153,15 @@ def qmove(node: Node, client: Client, args: list[bytes]) -> None:
         raise CommandError(f"ERR the names of the queues have more than {MAX_NAME_IN_FIELDS} bytes")
     node.budgets.admit_moved(client.user, args[1], 1)
     node.scatter_gather.begin(client, MOVE, [args[1], args[2]], most)
+    node.host.did(client, deeds.JOBS_MOVED, b"%b to %b" % (args[1], args[2]))
 
 
-def pause(node: Node, client: Client, args: list[bytes]) -> None:
-    """PAUSE. The bits accumulate from left to right; none clears what precedes it; state changes
-    nothing."""
+def _options_of_pause(options: list[bytes]) -> tuple[int, bool, bool]:
+    """The bits, whether they are to be set, and whether on all nodes. Raises ``CommandError``."""
     paused = 0
     change = False
     broadcast = False
-    for arg in args[2:]:
+    for arg in options:
         option = arg.lower()
         if option == b"in":
             paused |= PAUSED_IN
@@ -177,6 +179,13 @@ def pause(node: Node, client: Client, args: list[bytes]) -> None:
             broadcast = True
         elif option != b"state":
             raise CommandError(SYNTAX)
+    return paused, change, broadcast
+
+
+def pause(node: Node, client: Client, args: list[bytes]) -> None:
+    """PAUSE. The bits accumulate from left to right; none clears what precedes it; state changes
+    nothing."""
+    paused, change, broadcast = _options_of_pause(args[2:])
     if not change:
         paused = node.queue_pauses.state(args[1])
     elif not node.may_confirm:
@@ -192,8 +201,10 @@ def pause(node: Node, client: Client, args: list[bytes]) -> None:
     reply = b"+%b\r\n" % PAUSE_NAMES[paused]
     if not broadcast:
         client.out.append(reply)
-        return
-    try:
-        node.queue_pauses.set_everywhere(client, args[1], paused, reply)
-    except SharedError as full:
-        raise CommandError(f"ERR {full}") from full
+    else:
+        try:
+            node.queue_pauses.set_everywhere(client, args[1], paused, reply)
+        except SharedError as full:
+            raise CommandError(f"ERR {full}") from full
+    if change:
+        node.host.did(client, deeds.PAUSED if paused else deeds.RESUMED, args[1])

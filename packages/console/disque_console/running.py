@@ -109,8 +109,8 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 async def run(settings: Settings, log: Log, audit_log: Log) -> None:
-    """Serve until SIGTERM or SIGINT; SIGHUP begins a new audit file if it was moved away. The audit
-    goes to ``audit_log`` if it has no file.
+    """Serve until SIGTERM or SIGINT; SIGHUP begins a new audit file if the old one was moved away.
+    The audit goes to ``audit_log`` if it has no file.
 
     Raises:
         OSError, ValueError: a file or an address cannot be used.

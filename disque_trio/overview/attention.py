@@ -1,13 +1,14 @@
 """What needs attention in a cluster: what its nodes say is wrong with them, nodes that do not
 respond, and queues whose jobs nobody takes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from disque_trio.health.lines import AlarmLine, lines_in
 from disque_trio.health.queues import queue_facts
 from disque_trio.health.table import CONDITIONS, CRITICAL, QUEUE, SEVERITIES, WARNING
 from disque_trio.overview.cluster import Cluster
+from disque_trio.overview.groups import CountedNode
 from disque_trio.overview.nodes import NodeState
 
 MOST_QUEUES: Final = 50  # that are looked at closely, those that wait for longest
@@ -51,6 +52,13 @@ def own_alarms(state: NodeState) -> list[AlarmLine]:
     process = state.info.get("process", "-1")
     lines = lines_in(state.info)
     return [line for line in lines if line.process == -1 or str(line.process) == process]
+
+
+def alarms_of(nodes: Iterable[CountedNode]) -> dict[str, list[AlarmLine]]:
+    """What the processes of each node say is wrong with themselves, by the name of the node."""
+    return {
+        node.name: [line for state in node.states for line in own_alarms(state)] for node in nodes
+    }
 
 
 def worst(lines: list[AlarmLine]) -> str:

@@ -5,7 +5,7 @@ from typing import Final
 from disque_console.model.budgets import budgets
 from disque_console.model.membership import members, together
 from disque_console.web.visit import Shown, Visit
-from disque_trio.overview.attention import own_alarms
+from disque_trio.overview.attention import alarms_of, own_alarms
 from disque_trio.overview.groups import groups
 
 MATRIX: Final = 30  # nodes; the table of links is not shown for more
@@ -15,13 +15,15 @@ async def view(visit: Visit) -> Shown:
     """Nodes, their links, actions, and what users with a budget use."""
     states = visit.cluster.nodes.all()
     found = members(states)
+    counted = groups(states)
     return Shown(
         {
             "members": found,
-            "nodes": together(found, groups(states)),
+            "nodes": together(found, counted),
             "here": [state.address for state in states if state.here],
             "matrix": len(found) <= MATRIX,
             "users": budgets(states),
+            "together": alarms_of(counted),
             "alarms": {state.address: own_alarms(state) for state in states},
         }
     )

@@ -5,7 +5,7 @@ from typing import Final
 from disque_console.web.charts import Line, chart
 from disque_console.web.visit import Shown, Visit
 from disque_trio import humanize
-from disque_trio.overview.attention import concerns, own_alarms
+from disque_trio.overview.attention import alarms_of, concerns, own_alarms
 from disque_trio.overview.groups import groups
 from disque_trio.overview.nodes import COUNTED
 
@@ -33,10 +33,7 @@ async def view(visit: Visit) -> Shown:
             "nodes": nodes,
             "attention": concerns(cluster, visit.now),
             "alarms": alarms,
-            "together": {
-                node.name: [line for state in node.states for line in alarms[state.address]]
-                for node in nodes
-            },
+            "together": alarms_of(nodes),
             "lines": RATES,
             "throughput": chart(
                 cluster.history, RATES, visit.now, "Jobs per second in the last hour"

@@ -9,9 +9,12 @@ from disque_trio.health.lines import lines_in
 from disque_trio.overview.nodes import NodeState
 from disque_trio.overview.queues import QueueRow
 
-STAGES: Final = ("queued", "running", "delayed", "retrying", "dead")
-"""The states of jobs that a node answers for, so that each is listed by one node, or by all that
-hold it while it is delayed."""
+STAGES: Final = ("fresh", "running", "delayed", "retrying", "dead")
+"""What jobs are to users, in the words of JSCAN: those that a node answers for, so that each is
+listed by one node, or by all that hold it while it waits for its time."""
+
+STATES: Final = (*STAGES, "queued", "active", "acked", "wait-repl")
+"""What JSCAN can select jobs by."""
 
 
 def queue_fields(row: QueueRow) -> dict[str, Any]:
@@ -80,7 +83,7 @@ def stage_of(job: ShownJob, now: float) -> str:
             return "dead"
         if job.nacks + job.additional_deliveries:
             return "retrying"
-        return "delayed" if waits else "queued"
+        return "delayed" if waits else "fresh"
     return job.state
 
 

@@ -1,38 +1,45 @@
 """The workers of a cluster: processes that take jobs, and the jobs that they have."""
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any
 
 from disque_trio.client.shown import ShownJob
 from disque_trio.overview.clients import Client
 
-_OF_PROCESS: Final = re.compile(r"[^:]+:[^:]+:\d+")
-"""The name of a connection of a program of ours: program, host, process."""
-
-Hands: TypeAlias = Mapping[tuple[str, int], list[ShownJob]]
-"""Jobs, by the address of the node that delivered them and the id of the client that has them."""
-
 
 @dataclass(slots=True)
 class WorkerRow:
-    """A process that takes jobs, or a connection that does not tell its process.
+    """A process that takes jobs: the connections of one name to all nodes. One without a name is
+    taken for a process of its own.
 
     Attributes:
-        name: of its connections, or the address.
-        clients: its connections, on all nodes.
-        jobs: those that it has.
+        clients: its connections, at least one.
+        jobs: those that it has, the longest first.
     """
 
-    name: str
     clients: list[Client] = field(default_factory=list)
     jobs: list[ShownJob] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Of its connections, or the address."""
+        return self.clients[0].name or self.clients[0].address
+
+    @property
+    def key(self) -> str:
+        """What tells it from the others."""
+        return _key(self.clients[0])
 
     @property
     def nodes(self) -> list[str]:
         """The addresses of the nodes to which it is connected."""
         return sorted({client.node for client in self.clients})
+
+    @property
+    def users(self) -> list[str]:
+        """The users as whom it is logged in."""
+        return sorted({client.user for client in self.clients})
 
     @property
     def queues(self) -> list[str]:
@@ -61,21 +68,30 @@ class WorkerRow:
         return max(client.age for client in self.clients)
 
 
-def workers(clients: Iterable[Client], hands: Hands) -> list[WorkerRow]:
-    """The workers among ``clients``: those that have jobs, or whose last command was a
-    worker's."""
+def workers(clients: Iterable[Client], running: Iterable[tuple[str, ShownJob]]) -> list[WorkerRow]:
+    """The workers among ``clients``, by name: those that have jobs, or whose last command was a
+    worker's.
+
+    Args:
+        running: jobs, each after the address of the node that delivered it.
+    """
     found: dict[str, WorkerRow] = {}
-    at_work: set[str] = set()
+    by_id: dict[tuple[str, int], WorkerRow] = {}
     for client in clients:
-        name = client.name if _OF_PROCESS.fullmatch(client.name) else client.address
-        row = found.setdefault(name, WorkerRow(client.name or client.address))
+        row = by_id[client.node, client.id] = found.setdefault(_key(client), WorkerRow())
         row.clients.append(client)
-        jobs = hands.get((client.node, client.id), [])
-        row.jobs += jobs
-        if jobs or client.works:
-            at_work.add(name)
-    rows = [found[name] for name in at_work]
-    return sorted(rows, key=lambda row: (row.name, row.clients[0].address))
+    for node, job in running:
+        taker = by_id.get((node, job.client))
+        if taker is not None:
+            taker.jobs.append(job)
+    rows = [row for row in found.values() if row.jobs or any(each.works for each in row.clients)]
+    for row in rows:
+        row.jobs.sort(key=lambda job: (-(job.client_since or 0), job.id))
+    return sorted(rows, key=lambda row: (row.name, row.key))
+
+
+def _key(client: Client) -> str:
+    return client.name or f"{client.node} {client.id}"
 
 
 def worker_fields(row: WorkerRow) -> dict[str, Any]:

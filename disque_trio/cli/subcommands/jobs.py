@@ -13,6 +13,7 @@ from disque_trio.client.shown import ShownJob
 from disque_trio.overview.names import to_bytes
 from disque_trio.overview.records import (
     STAGES,
+    STATES,
     due_in,
     job_fields,
     last_error_of,
@@ -28,7 +29,6 @@ WORDS: Final = 60  # characters of a body in a table
 BODY: Final = 1_024  # bytes of a body, by default
 TASK: Final = "task"
 """The header that names the function that a job calls."""
-_STATES: Final = (*STAGES, "active", "acked", "wait-repl")
 _COLOURS: Final = {"dead": RED, "retrying": YELLOW}
 
 
@@ -92,7 +92,7 @@ def _describe(parser: Parser) -> None:
     add(
         "--state",
         action="append",
-        choices=_STATES,
+        choices=STATES,
         help="only jobs in this state; may be repeated (default: all but copies, that is"
         f" {', '.join(STAGES)})",
     )

@@ -39,7 +39,7 @@ def _describe(parser: Parser) -> None:
 
 async def _run(call: Call) -> int:
     clients: list[Client] = []
-    hands: dict[tuple[str, int], list[ShownJob]] = {}
+    running: list[tuple[str, ShownJob]] = []
     async with reach(call) as reached:
         status = reached.complain(call)
         for member in reached.members:
@@ -48,12 +48,11 @@ async def _run(call: Call) -> int:
                 if call.arguments.no_jobs:
                     continue
                 async for page in shown_jobs(member, ("STATE", "running"), 0):
-                    for job in page:
-                        hands.setdefault((member.address, job.client), []).append(job)
+                    running += [(member.address, job) for job in page]
             except DisqueError as error:
                 call.printer.complain(f"{member.address}: {error}")
                 status = 1
-    call.printer.rows(_COLUMNS, workers(clients, hands), worker_fields, "No worker.")
+    call.printer.rows(_COLUMNS, workers(clients, running), worker_fields, "No worker.")
     return status
 
 

@@ -75,7 +75,7 @@ def test_jobs_are_listed_by_state(shared_node: LiveNode) -> None:
     wire("NACK", dead, "DEAD", "REASON", "no use")
     states = {row["queue"]: row for row in objects(shared_node, "jobs")}
     found = {queue: row["state"] for queue, row in states.items() if queue != "q"}
-    assert found == {"other": "queued", "back": "retrying", "letters": "dead", "taken": "running"}
+    assert found == {"other": "fresh", "back": "retrying", "letters": "dead", "taken": "running"}
     assert states["back"]["last_error"] == "no route"
     assert states["letters"]["last_error"] == "no use"
     assert states["letters"]["dead_from"] == "broken"
@@ -88,7 +88,7 @@ def test_jobs_are_listed_by_state(shared_node: LiveNode) -> None:
     assert 90 < delayed["due_in"] <= 100
     [tasked] = objects(shared_node, "jobs", "--header", "task=shop.send")
     assert tasked["headers"] == [["task", "shop.send"]]
-    printed, _ = run(shared_node, "jobs", "q", "--state", "queued")
+    printed, _ = run(shared_node, "jobs", "q", "--state", "fresh")
     assert 'shop.send {"args": [7]}' in printed
     printed, _ = run(shared_node, "jobs", "--limit", "2")
     assert len(printed.splitlines()) == 4
@@ -102,7 +102,7 @@ def test_a_job_with_copies_is_listed_once(tmp_path: Path) -> None:
             add_job(cluster[0].wire(), "mail", "x", "REPLICATE", 3, "DELAY", delay)
         wait_until(lambda: all(node.info("jobs")["registered_jobs"] == "2" for node in cluster))
         rows = objects(cluster[1], "jobs")
-        assert sorted(row["state"] for row in rows) == ["delayed", "queued"]
+        assert sorted(row["state"] for row in rows) == ["delayed", "fresh"]
 
 
 def test_workers_are_listed_with_their_jobs(shared_node: LiveNode) -> None:

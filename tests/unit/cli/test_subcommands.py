@@ -11,11 +11,7 @@ from disque_trio.cli.subcommands import progress
 from disque_trio.cli.subcommands.printing import BOLD, RED, Column, Printer, as_json, table
 from disque_trio.cli.subcommands.running import load, parser_of
 from disque_trio.cli.subcommands.table import TABLE, Listing, find, listed
-from disque_trio.client.shown import ShownJob
 from disque_trio.node.commands.table import build_table
-from disque_trio.overview.clients import Client
-from disque_trio.overview.records import due_in, stage_of
-from disque_trio.overview.workers import workers
 from tests.support import ROOT
 
 NAMES = [entry.name for entry in TABLE]
@@ -164,59 +160,3 @@ class TestProgress:
             "moved 44 of 100  44 %  4.4/s  12 s left",
             "moved 84 of 100  84 %  4.2/s  3.8 s left",
         ]
-
-
-NOW = 1_000.0
-
-
-def job(**fields: object) -> ShownJob:
-    shown = {"id": "D-1", "queue": "q", "state": "queued", "retry": 300, "ctime": 990 * 10**9}
-    return ShownJob(**shown | fields)  # type: ignore[arg-type]
-
-
-class TestStages:
-    @pytest.mark.parametrize(
-        ("fields", "stage"),
-        [
-            ({}, "queued"),
-            ({"nacks": 1}, "retrying"),
-            ({"additional_deliveries": 2}, "retrying"),
-            ({"nacks": 1, "dead_from": "p"}, "dead"),
-            ({"state": "active", "client": 7, "nacks": 1}, "running"),
-            ({"state": "active", "client": 7, "retry": 0}, "delivered"),
-            ({"state": "active", "delay": 60}, "delayed"),
-            ({"state": "active", "delay": 5}, "active"),
-            ({"state": "acked"}, "acked"),
-        ],
-    )
-    def test_of_what_a_node_tells(self, fields: dict[str, object], stage: str) -> None:
-        assert stage_of(job(**fields), NOW) == stage
-
-    def test_a_job_is_due_at_the_first_of_its_times(self) -> None:
-        assert due_in(job(next_awake_within=2_500, next_requeue_within=300_000)) == 2.5
-        assert due_in(job()) is None
-
-
-def client(id: int, name: str, command: str, node: str = "n1") -> Client:
-    return Client(node, id, f"10.0.0.1:{id}", name, 10, id, "b", 100, command, "default")
-
-
-class TestWorkers:
-    def test_connections_of_a_process_are_one_worker(self) -> None:
-        found = workers(
-            [
-                client(1, "disque-worker:host:99", "getjob", "n1"),
-                client(2, "disque-worker:host:99", "working", "n2"),
-                client(3, "", "getjob"),
-                client(4, "", "addjob"),
-            ],
-            {("n2", 2): [job(client=2, client_since=4_000), job(queue="p", client=2)]},
-        )
-        assert [row.name for row in found] == ["10.0.0.1:3", "disque-worker:host:99"]
-        assert found[1].nodes == ["n1", "n2"]
-        assert found[1].queues == ["p", "q"]
-        assert found[1].longest == 4.0
-
-    def test_who_has_a_job_is_a_worker_whatever_came_last(self) -> None:
-        [row] = workers([client(4, "", "ping")], {("n1", 4): [job()]})
-        assert len(row.jobs) == 1

@@ -5,7 +5,7 @@ from typing import Final
 
 from disque_console.io.calls import Answer, Calls
 from disque_console.io.jobs import AT_ONCE, BODIES, STEP, Jobs, is_unknown
-from disque_console.model.workers import JobInHand, read_held
+from disque_console.model.in_hand import JobInHand, read_held
 from disque_trio.client.replies import page
 from disque_trio.overview.names import to_bytes
 from disque_trio.overview.nodes import Nodes

@@ -3,9 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from disque_trio.overview.clients import Client, read_clients
-
-__all__ = ["KEYS", "Client", "find", "read_clients"]
+from disque_trio.overview.clients import Client
 
 KEYS: Final[Mapping[str, Callable[[Client], Any]]] = {
     "node": lambda client: (client.node, client.id),

@@ -5,8 +5,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from disque_console.model.jobs import JobCopy
 from disque_trio.client import Policy
+from disque_trio.client.shown import ShownJob
 from disque_trio.job_past import Past, split_trace
 from disque_trio.overview.names import shown
 
@@ -44,22 +44,22 @@ class JobRow:
         return f"{self.tried} of {self.allowed}" if self.allowed else str(self.tried)
 
 
-def row_of(copy: JobCopy, policy: Policy | None) -> JobRow:
+def row_of(job: ShownJob, policy: Policy | None) -> JobRow:
     """The row of a job of a queue with ``policy``."""
-    headers = dict(copy.header_pairs)
+    headers = dict(job.header_pairs)
     task = headers.get("task", "")
-    text = words_of(copy.body, _TITLE if not task else _ARGUMENTS)
-    letter = copy.letter
-    past = Past.read(copy.last_reason)
+    text = words_of(job.body, _TITLE if not task else _ARGUMENTS)
+    letter = job.letter
+    past = Past.read(job.last_reason)
     if letter is not None:
         tried, allowed, error = letter.attempts, None, Past.read(letter.reason).said
     else:
-        tried = copy.nacks + copy.additional_deliveries - past.returned + bool(copy.client)
+        tried = job.nacks + job.additional_deliveries - past.returned + bool(job.client)
         allowed, error = _allowed(headers, policy), past.said
     first_line = split_trace(error)[0].partition("\n")[0]
     return JobRow(
         shown(task) or text or "(empty)",
-        _arguments(copy, text) if task else "",
+        _arguments(job, text) if task else "",
         max(tried, 0),
         allowed,
         _cut(shown(first_line), _ERROR),
@@ -82,10 +82,10 @@ class Failure:
     crashes: int
 
 
-def failure_of(copy: JobCopy) -> Failure | None:
+def failure_of(job: ShownJob) -> Failure | None:
     """The last failure of a job; None: none is known."""
-    letter = copy.letter
-    reason = copy.last_reason if letter is None else letter.reason
+    letter = job.letter
+    reason = job.last_reason if letter is None else letter.reason
     if not reason:
         return None
     past = Past.read(reason)
@@ -113,10 +113,10 @@ def words_of(body: bytes, most: int) -> str:
     return _cut(shown(_SPACE.sub(" ", text).strip()), most)
 
 
-def _arguments(copy: JobCopy, text: str) -> str:
+def _arguments(job: ShownJob, text: str) -> str:
     """The arguments of a task."""
     try:
-        found = json.loads(copy.body)
+        found = json.loads(job.body)
         args, kwargs = found["args"], found["kwargs"]
         words = [json.dumps(value, ensure_ascii=False) for value in args]
         words += [

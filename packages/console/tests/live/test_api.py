@@ -67,7 +67,7 @@ def test_the_cluster_is_told_as_the_pages_and_the_command_show_it(
     assert (queue["queued"], queue["delayed"]) == (1, 1)
 
     found = program.ask("GET", "/jobs?queue=post/a%20b%3F%C3%BC")
-    assert {job["state"] for job in found["jobs"]} == {"queued", "delayed"}
+    assert {job["state"] for job in found["jobs"]} == {"fresh", "delayed"}
     assert found["next"] is None
     [job] = program.ask("GET", "/jobs?state=delayed&queue=post/a%20b%3F%C3%BC")["jobs"]
     assert (job["id"], job["body_base64"]) == (_text(late), "/w==")

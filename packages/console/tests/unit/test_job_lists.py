@@ -8,6 +8,7 @@ import pytest
 from disque_console.io.calls import Answer, Calls
 from disque_console.io.job_lists import find_first
 from disque_console.model.job_lists import (
+    LISTS,
     FirstJobs,
     ListedJobs,
     listed_for,
@@ -19,6 +20,7 @@ from disque_console.model.job_scans import JobFilter
 from disque_console.model.jobs import JobCopy
 from disque_trio.client import Policy
 from disque_trio.overview.nodes import Nodes
+from disque_trio.overview.records import STAGES
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.errors import ProtocolError, ReplyError
@@ -38,6 +40,10 @@ def told(copies: list[JobCopy], **counts: int) -> FirstJobs:
     numbers = [word for name, count in counts.items() for word in (name.encode(), count)]
     first = read_first([[*numbers, b"on-disk", 3], []])
     return FirstJobs(first.counts, first.on_disk, copies)
+
+
+def test_each_stage_has_a_list() -> None:
+    assert tuple(each.stage for each in LISTS) == STAGES
 
 
 def test_a_reply_has_counts_and_jobs() -> None:

@@ -5,18 +5,20 @@ from collections.abc import Sequence
 import pytest
 
 from disque_console.model import bananaq, bindings
+from disque_console.model import workers as found_workers
 from disque_console.model.action import Form, Where
 from disque_console.model.actions import ACTIONS
-from disque_console.model.clients import KEYS, find, read_clients
-from disque_console.model.job_lists import ListedJob
-from disque_console.model.jobs import JobCopy
+from disque_console.model.clients import KEYS, find
+from disque_console.model.in_hand import read_held
 from disque_console.model.paging import SIZE, page_of
 from disque_console.model.roles import Role
 from disque_console.model.schedules import merged, search
 from disque_console.model.settings import is_secret, read, sections
 from disque_console.model.slowlog import WORD, WORDS, read_slow, read_stalls
-from disque_console.model.workers import processes, read_held
+from disque_trio.client.shown import ShownJob
+from disque_trio.overview.clients import read_clients
 from disque_trio.overview.names import quoted
+from disque_trio.overview.workers import workers
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.errors import ProtocolError
 
@@ -107,41 +109,31 @@ def test_clients_are_searched_and_sorted() -> None:
         assert len(find(CLIENTS, "", key, False)) == 3
 
 
-def test_workers_are_those_that_did_last_what_workers_do_and_who_waits_comes_first() -> None:
-    def ids(search: str) -> list[int]:
-        return [process.clients[0].id for process in processes(CLIENTS, [], search)]
-
-    assert ids("") == [1, 3]
-    assert ids("mailer") == [1]
-
-
-def running(id: int, node: str, client: int, since: int, queue: str = "q") -> ListedJob:
-    """A job that a client has for ``since`` ms."""
-    fields = {"id": f"D-{id}", "queue": queue, "client": client, "client-since": since}
-    return ListedJob(JobCopy.of(fields), node)
-
-
-def test_connections_of_the_same_name_are_one_process_with_the_jobs_of_all() -> None:
+def test_of_workers_those_that_run_a_job_for_longest_come_first_then_those_that_wait() -> None:
     clients = [
-        *read_clients(A, client_line(1, name="w:host:5", age=9, idle=4, cmd="getjob", user="a")),
-        *read_clients(A, client_line(2, name="", cmd="ping")),
-        *read_clients(B, client_line(1, name="w:host:5", age=7, idle=2, cmd="ping", user="b")),
-        *read_clients(B, client_line(3, name="w:host:6", cmd="getjob", flags="b")),
+        *CLIENTS,
+        *read_clients(A, client_line(5, name="w:host:5", idle=4, cmd="getjob")),
+        *read_clients(B, client_line(6, name="w:host:6", cmd="ping")),
+        *read_clients(B, client_line(7, name="w:host:5", idle=9, cmd="ping", user="bob")),
+        *read_clients(B, client_line(8, name="w:host:8", cmd="ping")),
     ]
-    jobs = [
-        running(1, B, 1, 9_000, "mail"), running(2, A, 2, 5_000), running(3, A, 1, 100),
-        running(4, A, 77, 50),
-    ]  # fmt: skip
-    first, second, third = processes(clients, jobs, "")
-    assert (first.name, len(first.clients), first.nodes) == ("w:host:5", 2, [A, B])
-    assert [job.copy.id for job in first.jobs] == ["D-1", "D-3"]
-    assert (first.queues, first.users, first.age, first.idle) == (["mail", "q"], ["a", "b"], 9, 2)
-    assert (second.name, second.key) == ("", f"{A} 2")  # its command is no worker's, but it has one
-    assert (third.name, third.blocked, third.jobs) == ("w:host:6", True, [])
-    assert [process.name for process in processes(clients, jobs, "10.0.0.2")] == [
-        "w:host:5",
-        "w:host:6",
+    running = [
+        (B, ShownJob(id="D-1", client=7, client_since=5_000)),
+        (B, ShownJob(id="D-2", client=6, client_since=9_000)),
+        (B, ShownJob(id="D-3", client=8)),
     ]
+    rows = workers(clients, running)
+
+    def names(search: str) -> list[str]:
+        return [row.name for row in found_workers.find(rows, search)]
+
+    last = "/run/a b.sock:0"
+    assert names("") == ["w:host:6", "w:host:5", "w:host:8", "mailer-1", last]
+    assert names("MAIL") == ["mailer-1"]
+    assert names("bob") == ["w:host:5"]
+    assert names("10.0.0.2") == ["w:host:6", "w:host:5", "w:host:8"]
+    assert names("b.sock") == [last]
+    assert names("none") == []
 
 
 def test_a_client_is_disconnected_on_its_node() -> None:

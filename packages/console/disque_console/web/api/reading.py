@@ -138,7 +138,7 @@ async def workers(visit: Visit, given: Given) -> Any:
     good, problems = parted(await visit.calls.every("CLIENT", "LIST"))
     for address, reply in good:
         clients += read_clients(address, text(reply))
-    hands: dict[tuple[str, int], list[ShownJob]] = {}
+    running: list[tuple[str, ShownJob]] = []
     for state in visit.cluster.nodes.here():
         at = b"0"
         while True:
@@ -148,11 +148,10 @@ async def workers(visit: Visit, given: Given) -> Any:
                 problems = [*problems, (state.address, str(reply))]
                 break
             at, page = replies.page(reply)
-            for found in _shown(page):
-                hands.setdefault((state.address, found.client), []).append(found)
+            running += [(state.address, found) for found in _shown(page)]
             if at == b"0":
                 break
-    rows = merged_workers(clients, hands)
+    rows = merged_workers(clients, running)
     return {"workers": [worker_fields(row) for row in rows], "problems": _told(problems)}
 
 

@@ -8,7 +8,7 @@ from disque_console.web.api import reading, schemas
 from disque_console.web.api.endpoint import Endpoint, Parameter
 from disque_console.web.api.writing import Writing
 from disque_trio.overview.queues import KEYS
-from disque_trio.overview.records import STAGES
+from disque_trio.overview.records import STATES
 
 _SOME: Final = {"type": "string", "default": ""}
 _REFUSED: Final = "Too many wrong passwords."
@@ -75,7 +75,7 @@ READING: Final = (
             Parameter(
                 "state",
                 "Only jobs in this state.",
-                {"type": "string", "enum": ["", *STAGES], "default": ""},
+                {"type": "string", "enum": ["", *STATES], "default": ""},
             ),
             Parameter("limit", "About how many.", _number(50, 1, 500)),
             Parameter("body", "How many bytes of each body.", _number(reading.BODY, 0, 65_536)),

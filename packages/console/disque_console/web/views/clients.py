@@ -5,10 +5,11 @@ from typing import Final
 
 import trio
 
-from disque_console.model.clients import KEYS, Client, find, read_clients
+from disque_console.model.clients import KEYS, find
 from disque_console.model.paging import page_of
 from disque_console.web.answers import parted
 from disque_console.web.visit import Shown, Visit
+from disque_trio.overview.clients import Client, read_clients
 
 MANY: Final = 2_000  # clients in total; the list is then updated less often
 MANY_KEPT: Final = 20.0  # s

@@ -7,7 +7,6 @@ from typing import Any, Final
 from disque_console.io.job_lists import find_first
 from disque_console.io.jobs import PAGE, VISITED, JobPage, Jobs
 from disque_console.model.bulk import BULK_ACTIONS
-from disque_console.model.clients import Client
 from disque_console.model.job_actions import job_value
 from disque_console.model.job_lists import LISTS, MOST, JobList, ListedJobs, listed_for
 from disque_console.model.job_rows import JobRow, row_of
@@ -15,6 +14,7 @@ from disque_console.model.job_scans import STATES, JobFilter, Place
 from disque_console.model.jobs import WITH_WORKER, JobCopy
 from disque_console.web.views.clients import named
 from disque_console.web.visit import Shown, Visit
+from disque_trio.overview.clients import Client
 
 _ALIKE: Final = {"fresh": "queued", "running": WITH_WORKER}
 """What nodes of older releases can look for in place of a stage."""

@@ -9,12 +9,13 @@ from disque_console.io.job_lists import find_first
 from disque_console.model.job_lists import MOST, ListedJobs
 from disque_console.model.job_rows import JobRow, row_of
 from disque_console.model.job_scans import JobFilter
-from disque_console.model.jobs import JobCopy
 from disque_console.model.paging import page_of
-from disque_console.model.workers import processes
+from disque_console.model.workers import find
 from disque_console.web.answers import parted
 from disque_console.web.views.clients import all_clients, named
 from disque_console.web.visit import Shown, Visit
+from disque_trio.client.shown import ShownJob
+from disque_trio.overview.workers import workers
 
 RUNNING_KEPT: Final = 8.0  # s: nodes look at all their jobs for it
 BUSIEST: Final = 12  # queues
@@ -33,12 +34,12 @@ async def view(visit: Visit) -> Shown:
         problems = problems + [entry for entry in found if entry not in problems]
     running, unheard, old = await visit.recently("running", partial(_running, visit), RUNNING_KEPT)
     problems = problems + [entry for entry in parted(unheard)[1] if entry not in problems]
-    found_processes = processes(clients, running.jobs, wanted)
+    processes = find(workers(clients, ((job.address, job.copy) for job in running.jobs)), wanted)
     by_id = await named(visit, [(job.taken_on, job.taker) for job in looked.held], clients)
     busiest = [row.name for row in visit.cluster.queues.top("delivered", BUSIEST)]
     return Shown(
         {
-            "paging": page_of(found_processes, visit.number("page", 1, least=1)),
+            "paging": page_of(processes, visit.number("page", 1, least=1)),
             "running": running.counts["running"],
             "told": len(running.jobs),
             "old": old,
@@ -61,8 +62,8 @@ async def _running(visit: Visit) -> tuple[ListedJobs, list[Answer], list[str]]:
     return await find_first(calls, nodes, JobFilter(), "running", MOST, visit.now)
 
 
-def _row(visit: Visit, copy: JobCopy) -> JobRow:
-    return row_of(copy, visit.cluster.policies.of(copy.queue))
+def _row(visit: Visit, job: ShownJob) -> JobRow:
+    return row_of(job, visit.cluster.policies.of(job.queue))
 
 
 async def _look(visit: Visit, queue: str) -> JobsInHand:

@@ -95,7 +95,7 @@ def test_a_new_member_that_does_not_know_them_ends_it() -> None:
     assert (first.member.extended, second.member.extended) == (False, False)
 
 
-@pytest.mark.parametrize(("setting", "said"), [("auto", 31), ("yes", 31), ("no", 0)])
+@pytest.mark.parametrize(("setting", "said"), [("auto", 63), ("yes", 63), ("no", 0)])
 def test_what_a_node_says_of_itself(setting: str, said: int) -> None:
     (machine,) = Wires().add(1)
     machine.member.set_extensions(setting)

@@ -236,18 +236,19 @@ async def test_the_signals_of_a_node_do_not_end_the_process(tmp_path: Path) -> N
         assert rig.child() == pid
 
 
-async def test_an_error_is_reported_once_and_the_node_continues(tmp_path: Path) -> None:
+async def test_an_error_is_its_problem_and_the_node_continues(tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.write_text("a file, no directory")
     rig = Rig(blocked)
     async with running(rig):
         rig.source.make(1)
         await until(lambda: rig.value("last_write_status") == "err")
+        assert rig.log.problem
         rig.source.make(1)
         blocked.unlink()
         await until(lambda: rig.value("events_written") == 2)
         assert rig.value("last_write_status") == "ok"
-        assert len(rig.notes.warnings) == 1
+        assert rig.log.problem == ""
     assert rig.ids() == [0, 1]
 
 

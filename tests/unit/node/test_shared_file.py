@@ -229,7 +229,7 @@ async def test_what_other_nodes_told_while_the_disk_was_full_is_written_later(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stage.file.run)
         stage.hear_policy(b"far")
-        while not stage.warnings:
+        while not stage.file.problem:
             await trio.sleep(0.1)
         full_disk.clear()
         while not stage.path.exists():

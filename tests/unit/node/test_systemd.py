@@ -505,7 +505,8 @@ def test_the_service_of_bananaq_agrees_with_its_configuration_and_with_the_nodes
     shipped = parse(["--config", str(ROOT / "config" / "bananaq.conf")], {})
     assert int(service["LimitNOFILE"][0]) > shipped.maxclients + 64
     own = {"Description", "After", "ExecStart", "User", "Group", "WorkingDirectory"}
-    own |= {"StateDirectory", "RuntimeDirectory", "ReadWritePaths", "Sockets", "Also"}
+    own |= {"StateDirectory", "RuntimeDirectory", "LogsDirectory", "ReadWritePaths"}
+    own |= {"Sockets", "Also"}
     assert {name: value for name, value in service.items() if name not in own} == {
         name: value for name, value in node.items() if name not in own
     }

@@ -136,7 +136,7 @@ def test_the_page_of_a_missing_job_says_so(node: LiveNode, visitor: Visitor) -> 
     node.ask("ACKJOB", id)
     answer = visitor.get(page_of(id))
     assert answer.status == 200
-    assert "No responding node knows this job" in answer.says
+    assert "The job has ended: a worker acknowledged it" in answer.says
     question = visitor.post("/do/job-promote", form)
     answer = visitor.post("/do/job-promote", question.fields("job-promote"))
     assert "0 of 1 job queued" in visitor.get(answer.where).says
@@ -185,7 +185,7 @@ def test_a_job_is_cancelled_and_one_is_deleted(node: LiveNode, visitor: Visitor)
         id = add(node, "ended")
         answer = visitor.do(page_of(id), action)
         assert f"1 job {word}." in answer.says
-        assert "No responding node knows this job" in answer.says
+        assert {"cancelled": "it was cancelled"}.get(word, "No responding node") in answer.says
         assert node.ask("SHOW", id) is None
 
 

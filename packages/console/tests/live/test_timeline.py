@@ -62,5 +62,5 @@ def test_the_page_of_a_job_shows_its_history_even_when_it_is_gone(
     assert faults(chrome, shown.base + page) == []
     wire("ACKJOB", id)
     wait_until(lambda: " acked " in life())
-    assert "No responding node knows this job" in visitor.get(page).says
+    assert "The job has ended: a worker acknowledged it" in visitor.get(page).says
     assert "newest first" in life()

@@ -7,7 +7,7 @@ and the sums, without asking.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from disque_trio.health.lines import AlarmLine, read_line
+from disque_trio.health.lines import AlarmLine, format_line, read_line
 from disque_trio.respserver.commands.info import Fields
 
 # What one process can ask another one to do (see ``siblings``).
@@ -15,6 +15,8 @@ RESTART: Final = b"RESTART"
 DUMP: Final = b"DUMP"
 APPLY: Final = b"APPLY"
 
+_MOST_ALARMS: Final = 50  # that are told ...
+_LONGEST_ALARM: Final = 1_000  # ... and bytes of each
 PATIENCE: Final = 5.0  # s without a report until a process that is connected counts as silent
 
 UP: Final = "up"
@@ -46,6 +48,11 @@ class SiblingReport:
         """The report as words of a message, without the alarms."""
         figures = [f"{name}={value}".encode() for name, value in self.figures.items()]
         return [self.id, self.address.encode(), *figures]
+
+    def alarm_words(self) -> list[bytes]:
+        """The worst alarms as words of a message, which must not be too long."""
+        worst = self.alarms[:_MOST_ALARMS]
+        return [format_line(line).encode()[:_LONGEST_ALARM] for line in worst]
 
 
 def read_report(words: Sequence[bytes]) -> SiblingReport:

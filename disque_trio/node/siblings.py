@@ -12,9 +12,9 @@ One process reads from it at any time:
 
 Until TAKE is sent, whatever happens to the other process, the old one serves the client on.
 Once a second each one also tells the others its figures and what is wrong with it, for INFO:
-FIGURES and ALARMS. RESTART, DUMP (write
-the jobs) and APPLY (go on as configured) ask another one to do that; it replies DONE, with what
-went wrong (``together``). Processes of older releases ignore all of these.
+FIGURES and ALARMS. RESTART, DUMP (write the jobs) and APPLY (go on as configured) ask another one
+to do that; it replies DONE, with what went wrong (``together``). Processes of older releases ignore
+all of these.
 
 Only processes of the same user may connect; others cannot bind the names, which are not known
 before they are bound.
@@ -29,7 +29,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from disque_trio.health.lines import AlarmLine, format_line
+from disque_trio.health.lines import AlarmLine
 from disque_trio.node.core.client_place import FOREVER, REST, ClientPlace, subject
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.queues.owners import able
@@ -64,8 +64,6 @@ _PATIENCE = 0.5  # s until a client that was offered is served here after all
 _EACH = 1.0  # s between two reports of figures ...
 _SHARE = 50  # ... which take at most one part in this many of the time
 _QUEUES_A_STEP = 1_000
-_MOST_ALARMS = 50  # that are told, the worst ...
-_LONGEST_ALARM = 1_000  # ... and bytes of each
 _ANSWERS = 300.0  # s that another process may take to write its jobs ...
 _RETURNS = 600.0  # ... and then to load them
 _FORM = b"1"  # of the messages; a process of another release may have another one
@@ -298,12 +296,14 @@ class Siblings:
 
     # ---- messages -------------------------------------------------------------------------------
 
-    def _send(self, link: _Link, words: Sequence[bytes]) -> bool:
-        """Send a message; if that is not possible, drop the link."""
+    def _send(self, link: _Link, words: Sequence[bytes], again: bool = False) -> bool:
+        """Send a message; if that is not possible, drop the link. ``again``: the message will be
+        sent again, so who is busy may miss it."""
         try:
             link.sock.send(encode_command(words))
-        except OSError:
-            self._drop(link)
+        except OSError as error:
+            if not (again and isinstance(error, BlockingIOError)):
+                self._drop(link)
             return False
         return True
 
@@ -634,20 +634,11 @@ class Siblings:
     def _tell(self, links: Sequence[_Link]) -> None:
         """Tell the figures of this process to those that are at the other ends of ``links``."""
         report = self._report(self._queued)
-        about = {b"FIGURES": report.words(), b"ALARMS": _alarm_words(report)}
+        about = {b"FIGURES": report.words(), b"ALARMS": report.alarm_words()}
         for kind, words in about.items():
-            message = encode_command([kind, b"%d" % self.number, _FORM, *words])
             for link in links:
                 if link.ours and link in self._links:
-                    self._tell_one(link, message)
-
-    def _tell_one(self, link: _Link, message: bytes) -> None:
-        try:
-            link.sock.send(message)
-        except BlockingIOError:
-            pass  # it is busy, and will hear the next ones
-        except OSError:
-            self._drop(link)
+                    self._send(link, [kind, b"%d" % self.number, _FORM, *words], again=True)
 
     def alarms(self) -> list[AlarmLine]:
         """What is wrong with the other processes."""
@@ -674,11 +665,6 @@ class Siblings:
     def reset(self) -> None:
         """Set the counters to zero."""
         self.handed_over = self.taken_over = 0
-
-
-def _alarm_words(report: SiblingReport) -> list[bytes]:
-    """The alarms of ``report`` as words of a message, which must not be too long."""
-    return [format_line(line).encode()[:_LONGEST_ALARM] for line in report.alarms[:_MOST_ALARMS]]
 
 
 class _Looker:

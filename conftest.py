@@ -14,6 +14,7 @@ pytest.register_assert_rewrite(
     *(f"packages.{one.name}.tests.support" for one in Path(__file__).parent.glob("packages/*")),
 )
 
+from disque_trio.respclient.log import lines_go_to  # noqa: E402
 from tests.support import ROOT, missing  # noqa: E402
 from tests.support.harness import (  # noqa: E402
     PATIENT,
@@ -125,6 +126,13 @@ def pytest_runtest_teardown() -> None:
     """Go on to collect garbage after a test that starts a node in this process: a node does so
     itself, and switches the collector off."""
     gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def _no_command() -> Iterator[None]:
+    """A command that ran in this process has left it: lines of libraries are not its own."""
+    yield
+    lines_go_to(None)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import os
 import sys
 import syslog
 from collections.abc import Mapping
-from functools import partial
 from typing import IO, Any
 
 import structlog
@@ -73,9 +72,7 @@ class _Output:
         self.file: IO[str] = sys.stdout
         if path:
             self.file = self._opened()
-        prefixed = not path and is_journal(self.file, os.environ)
-        for method, level in _SYSLOG_LEVELS.items():
-            setattr(self, method, partial(self._write, f"<{level}>" if prefixed else ""))
+        self._prefixed = not path and is_journal(self.file, os.environ)
 
     def _opened(self) -> IO[str]:
         return open(self._path, "a", encoding="utf-8")
@@ -95,9 +92,22 @@ class _Output:
         if self._path:
             self.file.close()
 
-    def _write(self, prefix: str, text: str) -> None:
+    def debug(self, text: str) -> None:
+        self._write("debug", text)
+
+    def verbose(self, text: str) -> None:
+        self._write("verbose", text)
+
+    def notice(self, text: str) -> None:
+        self._write("notice", text)
+
+    def warning(self, text: str) -> None:
+        self._write("warning", text)
+
+    def _write(self, level: str, text: str) -> None:
         self.reopen()
-        if prefix:
+        if self._prefixed:
+            prefix = f"<{_SYSLOG_LEVELS[level]}>"
             text = "\n".join(prefix + line for line in text.split("\n"))
         try:
             self.file.write(text + "\n")

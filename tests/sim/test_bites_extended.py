@@ -67,8 +67,8 @@ def test_two_jobs_with_one_key_are_found(made_of: MadeOf) -> None:
 class CredulousClaims(Claims):
     """Answers with the ID of a job that somebody only wanted to add."""
 
-    def known(self, queue: bytes, key: bytes) -> bytes:
-        entry = self._uniques.find(queue, key)
+    def known(self, queue: bytes, trailer: Trailer, replace: bool) -> bytes:
+        entry = self._uniques.find(queue, trailer.key)
         return b"" if entry is None else entry.id
 
 

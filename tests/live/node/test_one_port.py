@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 import threading
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -244,10 +245,22 @@ def test_clients_go_on_while_a_process_is_killed_or_restarts(several: Start) -> 
     assert lost == []
 
 
+def open_files(pid: int) -> set[str]:
+    """What the descriptors of a process lead to."""
+    files = set()
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            files.add(str(file.readlink()))
+    return files
+
+
 def test_processes_survive_what_another_release_may_say(several: Start) -> None:
-    port = OnePort(several())
-    listening = r" 00010000 .* @(disque-\w+-1)$"
-    [*_, name] = re.findall(listening, Path("/proc/net/unix").read_text(), re.MULTILINE)
+    server = several()
+    port = OnePort(server)
+    listening = r" 00010000 .* (\d+) @(disque-\w+-1)$"
+    found = re.findall(listening, Path("/proc/net/unix").read_text(), re.MULTILINE)
+    opened = open_files(server.pid(1))
+    [name] = [name for inode, name in found if f"socket:[{inode}]" in opened]  # not other servers'
     for words in (b"x", b"OFFER", b"OFFER 1 2", b"TAKE 1", b"READY 1", b"HERE 0 2", b"NODE x 1"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
             stranger.connect("\0" + name)

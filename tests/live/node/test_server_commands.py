@@ -25,6 +25,7 @@ INFO_FIELDS = {
     "total_net_input_bytes total_net_output_bytes instantaneous_input_kbps "
     "instantaneous_output_kbps rejected_connections latest_fork_usec",
     "cpu": "used_cpu_sys used_cpu_user used_cpu_sys_children used_cpu_user_children",
+    "alarms": "alarms alarms_critical alarms_warning",
 }
 
 

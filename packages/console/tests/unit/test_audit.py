@@ -3,13 +3,14 @@
 import errno
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from disque_console.io.audit import Audit
 from disque_console.model.attempts import TRIES
-from disque_trio.process.logs import Logging
+from disque_trio.process.logs import Log, Logging
 from packages.console.tests.support.console_app import CONFIRMED, PASSWORD, lines, log_in, world
 
 FULL = Path("/dev/full")
@@ -108,9 +109,17 @@ async def test_nobody_gets_in_without_an_audit_line_but_everybody_gets_out(
         assert (await here.ask("GET", "/queues", cookie=cookie)).status == 303
 
 
-async def test_a_file_that_is_moved_away_is_begun_anew(tmp_path: Path) -> None:
+@pytest.fixture
+def log() -> Iterator[Log]:
+    """The log of a console, which nobody reads."""
+    logging = Logging(path=os.devnull)
+    yield logging.log
+    logging.close()
+
+
+async def test_a_file_that_is_moved_away_is_begun_again(tmp_path: Path, log: Log) -> None:
     file = tmp_path / "audit"
-    audit = Audit(str(file), Logging(path=os.devnull).log)
+    audit = Audit(str(file), log)
     await audit.write("login", user="ann")
     file.rename(tmp_path / "audit.1")
     await audit.write("login", user="bob")
@@ -122,10 +131,12 @@ async def test_a_file_that_is_moved_away_is_begun_anew(tmp_path: Path) -> None:
     audit.close()
 
 
-async def test_an_action_is_refused_while_no_new_file_can_be_begun(tmp_path: Path) -> None:
+async def test_an_action_is_refused_while_no_new_file_can_be_begun(
+    tmp_path: Path, log: Log
+) -> None:
     place = tmp_path / "audits"
     place.mkdir()
-    audit = Audit(str(place / "audit"), Logging(path=os.devnull).log)
+    audit = Audit(str(place / "audit"), log)
     place.rename(tmp_path / "moved")
     await audit.reopen()
     with pytest.raises(FileNotFoundError):

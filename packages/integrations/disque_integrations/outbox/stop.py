@@ -19,12 +19,14 @@ class Stop:
 
     Attributes:
         requested: whether ``request`` was called.
+        waker: a descriptor; what is written to it ends a wait.
     """
 
     def __init__(self) -> None:
         self.requested = False
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
+        self.waker = self._writer.fileno()
 
     def request(self, *_: object) -> None:
         """Request to stop. Can be used as a signal handler."""
@@ -49,10 +51,14 @@ def stopped_by_signals() -> Iterator[Stop]:
     """Yield a ``Stop`` requested by SIGTERM and SIGINT within the block. Main thread only."""
     stop = Stop()
     numbers = (signal.SIGTERM, signal.SIGINT)
+    # A signal that comes right before a wait begins is noted, but its handler would run only after
+    # the wait: so the signal itself has to end that.
+    waker = signal.set_wakeup_fd(stop.waker, warn_on_full_buffer=False)
     before = {number: signal.signal(number, stop.request) for number in numbers}
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(waker)
         stop.close()

@@ -4,7 +4,7 @@ import argparse
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from disque_trio.glob import is_glob, pattern_problem
 from disque_trio.process.one_line import add_debug_option
@@ -191,14 +191,12 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--scale-age",
         type=period(0.1),
-        default=5.0,
         metavar="TIME",
         help="with -p 2..8: more processes when a job waits longer (default: 5s)",
     )
     add(
         "--scale-idle",
         type=period(0.1),
-        default=30.0,
         metavar="TIME",
         help="with -p 2..8: fewer when fewer have been enough for so long (default: 30s)",
     )
@@ -280,12 +278,26 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+_SCALE: Final[dict[str, float | None]] = {
+    "scale_age": 5.0,
+    "scale_idle": 30.0,
+    "scale_memory": None,
+}
+"""What is meant without these options, which say how the number of processes changes."""
+
+
 def parse(arguments: Sequence[str] | None = None) -> Options:
     """Parse the command line; None: that of the process. Exits for --help, --version and wrong
     arguments."""
-    values = vars(_parser().parse_args(arguments))
+    parser = _parser()
+    values = vars(parser.parse_args(arguments))
     values["queues"] = tuple(values["queues"])
     values["processes"], values["most_processes"] = values["processes"]
+    for name, default in _SCALE.items():
+        if values[name] is None:
+            values[name] = default
+        elif values["processes"] == values["most_processes"]:
+            parser.error(f"--{name.replace('_', '-')} needs bounds, such as --processes 2..8")
     if values["cpu_processes"] is None:
         cpus = len(os.sched_getaffinity(0))
         values["cpu_processes"] = max(1, cpus // values["most_processes"])

@@ -30,8 +30,19 @@ def test_the_number_of_processes_may_have_bounds(
     options = parse(["shop:app", "-p", word])
     assert (options.processes, options.most_processes) == bounds
     assert options.scales is scales
-    more = parse(["shop:app", "-p", word, "--scale-age", "1m", "--scale-memory", "2gb"])
+    assert (options.scale_age, options.scale_idle, options.scale_memory) == (5, 30, None)
+
+
+def test_how_the_number_of_processes_changes_needs_bounds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--scale-age", "1m", "--scale-memory", "2gb"]
+    more = parse(["shop:app", "-p", "2..8", *words])
     assert (more.scale_age, more.scale_memory) == (60, 2 << 30)
+    for fixed in ([], ["-p", "3"], ["-p", "2..2"]):
+        with pytest.raises(SystemExit, match="2"):
+            parse(["shop:app", *fixed, *words])
+        assert "--scale-age" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("words", "count"), [("", 4), ("-p 2", 2), ("-p 1..2", 2), ("-p 8", 1)])

@@ -77,7 +77,11 @@ class Solo:
         except BaseException:
             await link.aclose()
             raise
-        await link.send("start", options=options)
+        try:
+            await link.send("start", options=options)
+        except BaseException:
+            await solo.close()
+            raise
         return solo
 
     async def receive(self) -> Message | None:
@@ -119,11 +123,13 @@ class Solo:
 
     async def finish(self) -> None:
         """Let it end by itself, with the app's hooks for that; kill it if that takes too long."""
-        with trio.move_on_after(GRACE):
-            await self.link.send("finish")
-            while await self.receive() is not None:
-                pass
-        await self.close()
+        try:
+            with trio.move_on_after(GRACE):
+                await self.link.send("finish")
+                while await self.receive() is not None:
+                    pass
+        finally:
+            await self.close()
 
 
 class _Run:

@@ -1,10 +1,12 @@
 """A job as SHOW describes it. This is the list of SHOW's fields for whoever reads them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self, get_origin
 
 from disque_trio.client.job import Letter
-from disque_trio.client.replies import Record
+from disque_trio.client.replies import Record, record
+from disque_trio.respclient.connection import Reply
 
 _FACT: Final = {"fact": True}
 
@@ -99,3 +101,8 @@ _KINDS: Final[list[tuple[str, str, Any]]] = [
     for each in fields(ShownJob)
 ]
 """Attributes, names of fields, and what these must be instances of."""
+
+
+def jobs_in(page: Iterable[Reply]) -> list[ShownJob]:
+    """The jobs in a page of JSCAN ``REPLY all``, or in replies to SHOW. Raises ProtocolError."""
+    return [ShownJob.of(known) for entry in page if (known := record(entry)) is not None]

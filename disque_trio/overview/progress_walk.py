@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 from disque_trio.client import replies
-from disque_trio.client.shown import ShownJob
+from disque_trio.client.shown import jobs_in
 from disque_trio.overview.census import PATIENCE, REFUSED_EACH, REST, SHARE, STEP
 from disque_trio.overview.looks import Looks
 from disque_trio.overview.running import RunningJob, RunningJobs
@@ -63,11 +63,8 @@ async def _show(connection: Connection, ids: list[bytes]) -> list[RunningJob]:
     found: list[RunningJob] = []
     for first in range(0, len(ids), AT_ONCE):
         some = ids[first : first + AT_ONCE]
-        for reply in await _ask(connection, [("SHOW", id, "MAXBODY", 0) for id in some]):
-            record = replies.record(reply)
-            job = None if record is None else RunningJob.of(ShownJob.of(record))
-            if job is not None:
-                found.append(job)
+        shown = jobs_in(await _ask(connection, [("SHOW", id, "MAXBODY", 0) for id in some]))
+        found += [job for job in map(RunningJob.of, shown) if job is not None]
         await trio.sleep(REST)
     return found
 

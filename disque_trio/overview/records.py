@@ -91,8 +91,10 @@ def _is_put_off(job: ShownJob, now: float) -> bool:
     return bool(job.delay) and now < job.created + job.delay
 
 
-def due_in(job: ShownJob) -> float | None:
-    """Seconds until a job that is put off is queued."""
+def due_in(job: ShownJob, now: float) -> float | None:
+    """Seconds from ``now`` (s since the epoch) until a job that is put off is queued."""
+    if _is_put_off(job, now):
+        return job.created + job.delay - now  # some of its nodes look at it only a retry time later
     waits = [ms for ms in (job.next_awake_within, job.next_requeue_within) if ms is not None]
     return min(waits) / 1000 if waits else None
 
@@ -140,7 +142,7 @@ def job_fields(job: ShownJob, node: str, now: float) -> dict[str, Any]:
         "tries": tries_of(job),
         "nacks": job.nacks,
         "additional_deliveries": job.additional_deliveries,
-        "due_in": due_in(job) if job.state == "active" and not job.client else None,
+        "due_in": due_in(job, now) if job.state == "active" and not job.client else None,
         "running_for": None if job.client_since is None else job.client_since / 1000,
         "client": job.client or None,
         "group": job.group,

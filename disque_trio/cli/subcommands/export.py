@@ -25,7 +25,7 @@ STEP: Final = 100  # jobs for one reply: they come with their bodies
 
 def line_of(row: jobs.JobRow) -> str:
     """A job as ``disque jobs --json`` shows it, with when it is due (``at``, s since the epoch)."""
-    due = due_in(row.job) if row.stage in ("delayed", "retrying") else None
+    due = due_in(row.job, row.now) if row.stage in ("delayed", "retrying") else None
     waits = row.job.state == "active" and due is not None
     at = {"at": round(row.now + due, 3)} if waits and due is not None else {}
     return as_json(jobs.fields_of(row) | at)

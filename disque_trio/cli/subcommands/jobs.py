@@ -56,7 +56,7 @@ class JobRow:
         job = self.job
         if job.client_since is not None:
             return f"for {humanize.duration(job.client_since / 1000)}"
-        if job.state == "active" and (due := due_in(job)) is not None:
+        if job.state == "active" and (due := due_in(job, self.now)) is not None:
             return f"in {humanize.duration(due)}"
         return humanize.duration(self.age)
 

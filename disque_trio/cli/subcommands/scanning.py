@@ -5,9 +5,8 @@ from typing import Final
 
 from disque_trio.cli.subcommands.reach import Member
 from disque_trio.client import replies
-from disque_trio.client.shown import ShownJob
+from disque_trio.client.shown import ShownJob, jobs_in
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.values import elements
 
 STEP: Final = 500
 """Jobs that a node visits for one reply that tells of them: its maximum."""
@@ -25,7 +24,6 @@ async def shown_jobs(
             "JSCAN", cursor, "COUNT", step, *conditions, "REPLY", "all", "CLIENT", *limit
         )
         cursor, page = replies.page(reply)
-        records = [replies.record(elements(entry)) for entry in page if entry is not None]
-        yield [ShownJob.of(record) for record in records if record is not None]
+        yield jobs_in(page)
         if cursor == b"0":
             return

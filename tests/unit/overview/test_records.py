@@ -39,5 +39,10 @@ def test_the_stage_of_what_a_node_tells(fields: dict[str, object], stage: str) -
 
 
 def test_a_job_is_due_at_the_first_of_its_times() -> None:
-    assert due_in(job(next_awake_within=2_500, next_requeue_within=300_000)) == 2.5
-    assert due_in(job()) is None
+    assert due_in(job(next_awake_within=2_500, next_requeue_within=300_000), NOW) == 2.5
+    assert due_in(job(), NOW) is None
+
+
+def test_a_delayed_job_is_due_after_its_delay_whichever_node_tells() -> None:
+    holder = job(state="active", delay=60, next_awake_within=350_000, next_requeue_within=350_000)
+    assert due_in(holder, NOW) == 50

@@ -17,7 +17,7 @@ from disque_integrations.celery import messages
 from disque_integrations.elsewhere import ask_others
 from disque_trio.client import Client as AsyncClient
 from disque_trio.client import DisqueError, Job, replies
-from disque_trio.client.shown import ShownJob
+from disque_trio.client.shown import ShownJob, jobs_in
 from disque_trio.client.sync import Client
 from disque_trio.client.urls import Cluster
 from disque_trio.resp.command import Argument
@@ -95,8 +95,7 @@ async def _look(client: AsyncClient, queues: Sequence[str], found: dict[str, Sho
             "JSCAN", cursor, "COUNT", _STEP, *where, "STATE", "active", "REPLY", "all"
         )
         cursor, page = replies.page(reply)
-        for fields in page:
-            job = ShownJob.of(replies.record(fields) or {})
+        for job in jobs_in(page):
             if _due(job) > time.time():
                 found[job.id] = job
         if cursor == b"0":

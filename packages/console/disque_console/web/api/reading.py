@@ -1,6 +1,6 @@
 """What the API tells: the cluster, its nodes, queues, jobs, workers and schedules."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 import trio
@@ -13,7 +13,7 @@ from disque_console.web.answers import parted
 from disque_console.web.api.endpoint import Given, Problem
 from disque_console.web.visit import Missing, Visit
 from disque_trio.client import replies
-from disque_trio.client.shown import ShownJob
+from disque_trio.client.shown import ShownJob, jobs_in
 from disque_trio.overview.clients import Client, read_clients
 from disque_trio.overview.names import to_bytes
 from disque_trio.overview.nodes import COUNTED
@@ -21,9 +21,8 @@ from disque_trio.overview.records import STAGES, job_fields, node_fields, queue_
 from disque_trio.overview.workers import worker_fields
 from disque_trio.overview.workers import workers as merged_workers
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.errors import DisqueError
-from disque_trio.respclient.values import elements, text
+from disque_trio.respclient.values import text
 
 STEP: Final = 500  # jobs that a node visits for one reply
 BODY: Final = 1_024  # bytes of a body in a list
@@ -96,7 +95,7 @@ async def jobs(visit: Visit, given: Given) -> Any:
                 problems.append((state.address, reply))
                 break
             at, page = replies.page(reply)
-            found += [job_fields(job, state.address, visit.now) for job in _shown(page)]
+            found += [job_fields(job, state.address, visit.now) for job in jobs_in(page)]
             count = min(STEP, given["limit"]) if page else STEP
             if at == b"0":
                 break
@@ -114,11 +113,6 @@ def _conditions(given: Given) -> list[Argument]:
         if given[word]:
             found += [word.upper(), to_bytes(given[word])]
     return found
-
-
-def _shown(page: Sequence[Reply]) -> list[ShownJob]:
-    records = [replies.record(elements(entry)) for entry in page if entry is not None]
-    return [ShownJob.of(record) for record in records if record is not None]
 
 
 async def job(visit: Visit, given: Given) -> Any:
@@ -148,7 +142,7 @@ async def workers(visit: Visit, given: Given) -> Any:
                 problems = [*problems, (state.address, str(reply))]
                 break
             at, page = replies.page(reply)
-            running += [(state.address, found) for found in _shown(page)]
+            running += [(state.address, found) for found in jobs_in(page)]
             if at == b"0":
                 break
     rows = merged_workers(clients, running)

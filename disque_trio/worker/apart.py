@@ -46,9 +46,8 @@ ANSWER: Final = 10.0
 stopped does not."""
 
 _LOOK: Final = 0.25  # s; a process that a task has forked may keep the link open
-
-
 _TEND: Final = 1.0  # s
+_MODULE: Final = "disque_trio.worker.solo"
 
 
 class Solo:
@@ -73,7 +72,7 @@ class Solo:
         link = SocketEnd(ours)
         try:
             with theirs:
-                solo = cls(start_program("solo", theirs.fileno()), link)
+                solo = cls(start_program(_MODULE, theirs.fileno()), link)
         except BaseException:
             await link.aclose()
             raise

@@ -70,9 +70,9 @@ class MappedPage:
 
 
 def start_program(module: str, *descriptors: int) -> "subprocess.Popen[bytes]":
-    """Start a module of this package as a program, which inherits these descriptors and takes them
-    with ``inherited``. Raises OSError."""
-    command = [sys.executable, "-m", f"disque_trio.worker.{module}", *map(str, descriptors)]
+    """Start a module as a program, which inherits these descriptors and takes them with
+    ``inherited``. Raises OSError."""
+    command = [sys.executable, "-m", module, *map(str, descriptors)]
     # In a session of its own, so that Ctrl-C only reaches it through the process that starts it.
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, pass_fds=descriptors, start_new_session=True

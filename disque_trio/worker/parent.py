@@ -87,7 +87,7 @@ def start_process(member: Member) -> Process:
     page = MappedPage.make()
     ours, theirs = socket.socketpair()
     try:
-        popen = start_program("child", theirs.fileno(), page.descriptor)
+        popen = start_program("disque_trio.worker.child", theirs.fileno(), page.descriptor)
     except OSError:
         ours.close()
         page.close()

@@ -16,7 +16,14 @@ import trio
 
 from disque_trio.job_past import death
 from disque_trio.process.fleet import how_ended
-from disque_trio.worker.link import Message, SocketEnd, inherited, line, read_line
+from disque_trio.worker.link import (
+    Message,
+    SocketEnd,
+    inherited,
+    line,
+    read_line,
+    start_program,
+)
 from disque_trio.worker.reaping import reap
 
 MOST: Final = 8
@@ -77,7 +84,7 @@ class Alone:
     async def _run(self, program: dict[str, Any], order: dict[str, Any]) -> Message | Died:
         ours, theirs = socket.socketpair()
         with theirs:
-            process = self._start(theirs.fileno())
+            process = start_program(self._module, theirs.fileno())
         link = SocketEnd(ours)
         try:
             await link.send("start", program=program, order=order)
@@ -87,15 +94,6 @@ class Alone:
             reap(process, 0)
             with trio.CancelScope(shield=True):
                 await link.aclose()
-
-    def _start(self, descriptor: int) -> "subprocess.Popen[bytes]":
-        # In a session of its own, so that Ctrl-C does not reach it.
-        return subprocess.Popen(
-            [sys.executable, "-m", self._module, str(descriptor)],
-            stdin=subprocess.DEVNULL,
-            pass_fds=[descriptor],
-            start_new_session=True,
-        )
 
     async def _outcome(self, link: SocketEnd, process: "subprocess.Popen[bytes]") -> Message | Died:
         memory: int | None = None

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from functools import partial
 from typing import Any, Final, ParamSpec, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
-from disque_trio.client import Client, HeldJob
+from disque_trio.client import Client
 from disque_trio.client.connecting import connect_to
 from disque_trio.client.urls import DEFAULT, Cluster
 from disque_trio.job_options import ScheduleOptions, check_names
@@ -324,11 +324,6 @@ class Disque:
         """The former name of ``hooks.on_process_start``."""
         old_word("worker_start", "hooks.on_process_start", 1)
         return self.hooks.on_process_start(function)
-
-    def timeout_of(self, job: HeldJob) -> float | None:
-        """Return the timeout of a job's task in seconds; None if the job has no task or timeout."""
-        definition = self.core.definition_of(job.headers)
-        return None if definition is None else definition.timeout
 
     # Connections
 

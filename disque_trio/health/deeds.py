@@ -101,16 +101,17 @@ class DeedKeeper:
             if not kept.times:
                 del self._kept[key]
                 continue
-            what, user, _ = key
             self._kept[key] = _Kept(now)
-            self._teller.did(
-                Deeds(what, user, kept.address, tuple(kept.names), kept.times, kept.jobs)
-            )
+            self._tell(key, kept)
 
     def end(self) -> None:
         """Tell what still waits: the server stops."""
-        for (what, user, _), kept in self._kept.items():
+        for key, kept in self._kept.items():
             if kept.times:
-                names = tuple(kept.names)
-                self._teller.did(Deeds(what, user, kept.address, names, kept.times, kept.jobs))
+                self._tell(key, kept)
         self._kept.clear()
+
+    def _tell(self, key: tuple[str, str, str], kept: _Kept) -> None:
+        what, user, _ = key
+        names = tuple(kept.names)
+        self._teller.did(Deeds(what, user, kept.address, names, kept.times, kept.jobs))

@@ -12,7 +12,7 @@ from disque_trio.cli.connection import Connection, ConnectionFailed, Disconnecte
 from disque_trio.cli.options import Options
 from disque_trio.cli.resp import Kind, Reply
 from disque_trio.cli.stat import parse_info
-from disque_trio.health.lines import AlarmLine, in_order, lines_in
+from disque_trio.health.lines import AlarmLine, in_order, own_lines
 from disque_trio.health.queues import QueueSeen, queue_facts
 from disque_trio.health.table import CONDITIONS, CRITICAL, WARNING
 from disque_trio.humanize import duration
@@ -186,10 +186,8 @@ def _nodes(hello: Reply) -> list[tuple[bytes, str, int]]:
 def _take_alarms(address: str, connection: Connection, found: Found) -> None:
     """Take what a node says is wrong with it. Raises ``Refused``, ``Disconnected``."""
     info = parse_info(_asked(connection, b"INFO").text.decode(errors="replace"))
-    process = int(info.get("process", -1))
-    for line in lines_in(info):
-        if line.process in (-1, process):  # the others tell themselves
-            found.add(address, line)
+    for line in own_lines(info):  # the other processes tell themselves
+        found.add(address, line)
 
 
 def _take_queues(connection: Connection, queues: dict[bytes, list[dict[bytes, Reply]]]) -> None:

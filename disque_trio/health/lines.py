@@ -95,6 +95,12 @@ def lines_in(info: Mapping[str, str]) -> list[AlarmLine]:
     return found
 
 
+def own_lines(info: Mapping[str, str]) -> list[AlarmLine]:
+    """Those of the process that told ``info``, without those of the others of its server."""
+    own = info.get("process", "-1")
+    return [line for line in lines_in(info) if str(line.process) in ("-1", own)]
+
+
 def in_order(lines: Iterable[AlarmLine]) -> list[AlarmLine]:
     """``lines``, the worst first, then the oldest."""
     return sorted(

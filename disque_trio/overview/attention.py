@@ -4,7 +4,7 @@ respond, and queues whose jobs nobody takes."""
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from disque_trio.health.lines import AlarmLine, lines_in
+from disque_trio.health.lines import AlarmLine, own_lines
 from disque_trio.health.queues import queue_facts
 from disque_trio.health.table import CONDITIONS, CRITICAL, QUEUE, SEVERITIES, WARNING
 from disque_trio.overview.cluster import Cluster
@@ -47,11 +47,7 @@ class Concern(NamedTuple):
 
 def own_alarms(state: NodeState) -> list[AlarmLine]:
     """What a node, or a process of one, says is wrong with itself."""
-    if not state.here:
-        return []
-    process = state.info.get("process", "-1")
-    lines = lines_in(state.info)
-    return [line for line in lines if line.process == -1 or str(line.process) == process]
+    return own_lines(state.info) if state.here else []
 
 
 def alarms_of(nodes: Iterable[CountedNode]) -> dict[str, list[AlarmLine]]:

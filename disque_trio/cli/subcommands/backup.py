@@ -8,6 +8,7 @@ was copied, since those beside it may belong to the new file already.
 
 import os
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -20,7 +21,6 @@ from disque_trio.cli.subcommands.printing import as_json
 from disque_trio.cli.subcommands.progress import Meter
 from disque_trio.cli.subcommands.reach import Member, reach
 from disque_trio.cli.subcommands.subcommand import Call, Failure, Subcommand
-from disque_trio.cli.subcommands.watching import moment
 from disque_trio.process.options import Parser
 from disque_trio.respclient.errors import DisqueError
 from disque_trio.respclient.values import elements, text
@@ -143,7 +143,7 @@ def _copy(call: Call, member: Member, files: NodeFiles, target: Path) -> dict[st
     """Copy the files of a node. Returns what to tell. Raises OSError."""
     own = target / member.id
     own.mkdir()
-    began = moment()
+    began = time.time()
     try:
         with files.aof.open("rb") as source:
             size = os.fstat(source.fileno()).st_size

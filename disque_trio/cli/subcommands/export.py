@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,6 @@ from disque_trio.cli.subcommands.printing import as_json
 from disque_trio.cli.subcommands.reach import reach
 from disque_trio.cli.subcommands.scanning import shown_jobs
 from disque_trio.cli.subcommands.subcommand import Call, Failure, Subcommand
-from disque_trio.cli.subcommands.watching import moment
 from disque_trio.humanize import jobs as of_jobs
 from disque_trio.overview.records import due_in
 from disque_trio.process.options import Parser
@@ -85,7 +85,7 @@ async def _run(call: Call) -> int:
             for member in reached.members:
                 try:
                     async for page in shown_jobs(member, chosen, None, STEP):
-                        now = moment()
+                        now = time.time()
                         new = [job for job in page if job.id not in seen]
                         seen.update(job.id for job in new)
                         for job in new:

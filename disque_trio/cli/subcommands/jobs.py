@@ -1,5 +1,6 @@
 """``disque jobs``: jobs of all nodes, by queue and state."""
 
+import time
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -8,7 +9,6 @@ from disque_trio.cli.subcommands.printing import RED, YELLOW, Column
 from disque_trio.cli.subcommands.reach import reach
 from disque_trio.cli.subcommands.scanning import STEP, shown_jobs
 from disque_trio.cli.subcommands.subcommand import Call, Failure, Subcommand
-from disque_trio.cli.subcommands.watching import moment
 from disque_trio.client.shown import ShownJob
 from disque_trio.overview.names import to_bytes
 from disque_trio.overview.records import (
@@ -164,7 +164,7 @@ async def _run(call: Call) -> int:
                     wanted.body if call.printer.json else 4 * WORDS,
                     min(STEP, max(100, wanted.limit)),
                 ):
-                    now = moment()
+                    now = time.time()
                     new = [job for job in page if job.id not in seen]
                     seen.update(job.id for job in new)
                     rows += [JobRow(job, member.address, now) for job in new]

@@ -1,12 +1,13 @@
 """``disque nodes``: the nodes of the cluster, and what is wrong with them."""
 
+import time
 from dataclasses import dataclass
 from typing import Final
 
 from disque_trio import humanize
 from disque_trio.cli.subcommands.printing import DIM, RED, YELLOW, Column
 from disque_trio.cli.subcommands.subcommand import Call, Subcommand
-from disque_trio.cli.subcommands.watching import moment, watched
+from disque_trio.cli.subcommands.watching import watched
 from disque_trio.health.lines import AlarmLine, lines_in
 from disque_trio.health.table import CRITICAL
 from disque_trio.overview.nodes import NodeState
@@ -93,7 +94,7 @@ def _describe(parser: Parser) -> None:
 
 async def _run(call: Call) -> int:
     async with watched(call) as (cluster, _, _):
-        rows = [NodeRow(state, moment()) for state in cluster.nodes.all()]
+        rows = [NodeRow(state, time.time()) for state in cluster.nodes.all()]
         call.printer.rows(_COLUMNS, rows, lambda row: node_fields(row.state))
         return 0 if all(row.state.here for row in rows) else 1
 

@@ -1,5 +1,6 @@
 """``disque queues``: the queues of the cluster, with lengths and rates."""
 
+import time
 from typing import Final
 
 import trio
@@ -7,7 +8,7 @@ import trio
 from disque_trio import humanize
 from disque_trio.cli.subcommands.printing import RED, YELLOW, Column
 from disque_trio.cli.subcommands.subcommand import Call, Subcommand
-from disque_trio.cli.subcommands.watching import complain, moment, watched
+from disque_trio.cli.subcommands.watching import complain, watched
 from disque_trio.overview.cluster import Cluster
 from disque_trio.overview.looks import Looks
 from disque_trio.overview.poller import Poller
@@ -82,7 +83,7 @@ async def _counted(cluster: Cluster, looks: Looks, poller: Poller, seconds: floa
     """Have all nodes count all their jobs. Returns whether they did in time."""
     with trio.move_on_after(seconds):
         while cluster.queues.counted_since(state.address for state in cluster.nodes.here()) is None:
-            looks.counts.at(moment())
+            looks.counts.at(time.time())
             await poller.news.wait()
         return True
     return False

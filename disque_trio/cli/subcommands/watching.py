@@ -1,6 +1,5 @@
 """Reads the state of a cluster as ``disque --top`` does: rates need two readings."""
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -56,8 +55,3 @@ def complain(call: Call, cluster: Cluster) -> int:
             call.printer.complain(f"{state.address} is left out: {why}")
             status = 1
     return status
-
-
-def moment() -> float:
-    """Now, in s since the epoch."""
-    return time.time()

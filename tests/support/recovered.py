@@ -1,6 +1,9 @@
 """Nodes that end and start again with their files, in one process."""
 
+from collections.abc import Callable
 from io import BytesIO
+
+import pytest
 
 from disque_trio.aof.format import RecordReader
 from disque_trio.protocol.progress import MAGIC, ProgressReader, pack_block, pack_stopped
@@ -93,3 +96,13 @@ def restart_in(mesh: Mesh, index: int, files: Files) -> Bench:
     new = mesh.nodes[index] = Bench(7, id=old.node.id, peers=mesh.peers[index], jitter=0)
     new.now = mesh.nodes[index - 1].now
     return files.start(new)
+
+
+def waits(bench: Bench, id: bytes) -> float:
+    """Return in how many seconds the job is queued."""
+    return int(str(bench.show(id)[b"next-requeue-within"])) / 1000
+
+
+End = Callable[[Files], None]
+ends = pytest.mark.parametrize("end", [Files.kill, Files.stop])
+"""For tests of both ways in which a node can end."""

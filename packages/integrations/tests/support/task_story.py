@@ -47,13 +47,16 @@ class Runs:
         """The tasks that completed."""
         return {task for what, task, _ in self.lines() if what == "end"}
 
-    def note_in_hand(self) -> None:
-        """Note which tasks have begun and not ended, or were the last to end. A node was just
-        killed: what it gave to workers in the last millisecond, or more on a busy machine, it has
-        not written down, and it may not have read that tasks ended."""
+    def note_in_hand(self, since: int) -> None:
+        """Note which tasks had begun and not ended at line ``since``, when a node was killed, were
+        the last to end, or began until now, when it is back: what it gave to workers in the last
+        millisecond, or more on a busy machine, it has not written down, and workers may have had
+        that in hand without having begun it; and it may not have read that tasks ended."""
         lines = self.lines()
-        self.in_hand |= {task for what, task, _ in lines if what == "begin"} - self.ended()
-        self.in_hand |= {task for _, task, _ in lines[-LATEST:]}
+        before, after = lines[:since], lines[max(0, since - LATEST) :]
+        ended = {task for what, task, _ in before if what == "end"}
+        self.in_hand |= {task for what, task, _ in before if what == "begin"} - ended
+        self.in_hand |= {task for _, task, _ in after}
 
     def check(self, tasks: set[str]) -> None:
         """Check that no task was lost, and that only tasks begun by a killed worker, or in hand
@@ -140,8 +143,9 @@ def tell(
             victim.kill()
         if fault in ("node", "both"):
             nodes[0].kill()
-            runs.note_in_hand()
+            killed_at = len(runs.lines())
             restarted.append(_again(nodes[0], options))
+            runs.note_in_hand(killed_at)
         if fault == "lost":
             nodes[0].kill()
         if fault == "leaving":

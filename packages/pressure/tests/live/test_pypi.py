@@ -93,19 +93,21 @@ print(n + 1)
 @pytest.mark.parametrize("way", ["one by one", "many", "as the consumer"])
 async def test_its_producer_feeds_the_consumer(theirs: Path, spot: Spot, way: str) -> None:
     got: list[bytes] = []
-    async with spot.queue() as q, trio.open_nursery() as nursery:
+    async with spot.queue() as q:
         await q.create(10)
-        nursery.start_soon(run, theirs, spot, PRODUCE)
-        if way == "one by one":
-            got += [data async for data in q]
-        elif way == "many":
-            while len(got) < COUNT:
-                got += await q.get_many(7)
-            with pytest.raises(QueueClosedError):
-                await q.get_many(7)
-        else:
-            async with q.consumer() as consumer:
-                got += [data async for data in consumer]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run, theirs, spot, PRODUCE)
+            if way == "one by one":
+                got += [data async for data in q]
+            elif way == "many":
+                while len(got) < COUNT:
+                    got += await q.get_many(7)
+                with pytest.raises(QueueClosedError):
+                    await q.get_many(7)
+            else:
+                async with q.consumer() as consumer:
+                    got += [data async for data in consumer]
+        # The producer has ended: it counts and gives its token back after its element is there.
         assert got == bodies(COUNT)
         stats = await q.stats()
         assert stats.produced_messages == stats.consumed_messages == COUNT

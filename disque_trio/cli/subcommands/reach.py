@@ -49,11 +49,13 @@ class Reached:
     """The nodes of a cluster.
 
     Attributes:
+        first: the one that told of the others.
         members: those that can be reached, by address.
         missing: the addresses of the others, and why.
     """
 
-    members: list[Member] = field(default_factory=list)
+    first: Member
+    members: list[Member]
     missing: list[tuple[str, str]] = field(default_factory=list)
 
     def complain(self, call: Call) -> int:
@@ -100,7 +102,8 @@ async def _first(connector: Connector, seeds: Sequence[Address]) -> tuple[Reache
         except DisqueError as error:
             problem = problem or f"Could not connect to Disque at {seed}: {error}"
             continue
-        return Reached([Member(hello.node_id, str(seed), connection)]), hello
+        first = Member(hello.node_id, str(seed), connection)
+        return Reached(first, [first]), hello
     raise Failure(problem)
 
 

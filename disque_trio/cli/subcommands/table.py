@@ -32,6 +32,8 @@ TABLE = (
     Listing("backup", "Copy the files of the nodes of this machine.", "backup"),
     Listing("cluster create", "Make nodes a cluster.", "cluster_create"),
     Listing("import", "Add the jobs of such a file.", "importing"),
+    Listing("definitions export", "Write policies, schedules and users.", "definitions_export"),
+    Listing("definitions import", "Set those of such a file.", "definitions_import"),
 )
 
 
@@ -54,4 +56,4 @@ def find(command: Sequence[bytes]) -> tuple[Listing, list[str]] | None:
 
 def listed() -> str:
     """The lines for ``disque --help``."""
-    return "".join(f"  {entry.name:<16} {entry.about}\n" for entry in TABLE)
+    return "".join(f"  {entry.name:<18} {entry.about}\n" for entry in TABLE)

@@ -337,3 +337,73 @@ def test_nodes_without_files_here_are_left_out_of_a_backup(
     assert "appendonly no" in told
     assert not (tmp_path / "backup").exists()
     assert "File exists" in run(shared_node, "backup", str(tmp_path), status=1)[1]
+
+
+def test_definitions_of_a_cluster_make_another_one_like_it(tmp_path: Path) -> None:
+    with live_cluster(tmp_path, 2) as cluster:
+        wire = cluster[0].wire()
+        wire("QSET", b"bin\xff", "ATTEMPTS", 5, "DEAD", "letters", "BACKOFF", 1, 60)
+        wire("QSET", "mail.*", "RATE", "5/s")
+        wire("CRON", "SET", "hourly", "@every 1h", "q", b"\xfe", "RETRY", 60)
+        wire("CRON", "SET", "never", "@every 2d", "TZ", "Europe/Berlin", "q", "job")
+        wire("CRON", "PAUSE", "never")
+        wire("BIND", "mail.new", "mail")
+        wire("ACL", "SETUSER", "bob", "on", ">secret", "~mail", "+addjob")
+        file = tmp_path / "definitions.json"
+        _, told = run(cluster[0], "definitions", "export", "--output", str(file), status=1)
+        assert "users differ between" in told  # nodes do not share them
+        assert file.stat().st_mode & 0o777 == 0o600
+        again = run(cluster[0], "definitions", "export", "--output", str(file), status=1)[1]
+        assert "exists" in again
+        wanted = json.loads(file.read_text())
+
+    (tmp_path / "other").mkdir()
+    with live_cluster(tmp_path / "other", 2) as cluster:
+        # Options of a policy that the file does not have go.
+        cluster[0].wire()("QSET", "mail.*", "RATE", "9/s", "BURST", 3, "DEAD", "x", "RETRY", 5)
+        dry = run(cluster[0], "definitions", "import", str(file), "--dry-run")[1]
+        assert "would set policy mail.*" in dry
+        assert len(cluster[0].wire()("QGET")) == 1
+        sums = objects(cluster[0], "definitions", "import", str(file))
+        assert sums == [{"policy": 2, "schedule": 2, "binding": 1, "user": 2}]  # bob on each node
+        for node in cluster:
+            wait_until(lambda node=node: len(node.wire()("QGET")) == 2)  # type: ignore[misc]
+        assert objects(cluster[0], "definitions", "export") == [wanted]
+        sums = objects(cluster[0], "definitions", "import", str(file))
+        assert sums == [{"policy": 0, "schedule": 0, "binding": 0, "user": 0}]
+
+
+def test_definitions_that_are_none_are_refused(shared_node: LiveNode, tmp_path: Path) -> None:
+    file = tmp_path / "definitions.json"
+    for content, why in [
+        ("nonsense", "not definitions: "),
+        ("[]", "not an object"),
+        ('{"queues": {}}', "'queues' is not one of users, policies, schedules, bindings"),
+        ('{"bindings": {}}', "bindings must be a list"),
+        ('{"bindings": [7]}', "needs a topic and a queue"),
+        ('{"policies": {"q": 7}}', "'q' must be an object"),
+        ('{"policies": {"q": {"colour": 7}}}', "policy 'q': a policy has no option 'colour'"),
+        ('{"policies": {"q": {"backoff": 7}}}', "policy 'q'"),
+        ('{"schedules": {"s": {"times": "@daily"}}}', "schedule 's'"),
+        ('{"users": {"u": 7}}', "user 'u': the rules must be a string"),
+    ]:
+        file.write_text(content)
+        assert why in run(shared_node, "definitions", "import", str(file), status=1)[1]
+
+
+def test_a_definition_that_a_node_refuses_does_not_stop_the_others(
+    shared_node: LiveNode, tmp_path: Path
+) -> None:
+    file = tmp_path / "definitions.json"
+    wanted = {
+        "policies": {"good": {"attempts": 3}, "bad": {"attempts": -7}},
+        "schedules": {
+            "bobs": {"times": "@daily", "queue": "q", "job": "x", "user": "bob"},
+        },
+    }
+    file.write_text(json.dumps(wanted))
+    printed, told = run(shared_node, "definitions", "import", str(file), status=1)
+    assert printed == "policy: 1, schedule: 0, binding: 0, user: 0\n"
+    assert "policy bad: " in told
+    assert "schedule bobs: is bob's: import it as that user" in told
+    shared_node.wire()("QDEL", "good")

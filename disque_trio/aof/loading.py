@@ -112,10 +112,10 @@ class Loading:
     def _judge(self, damage: AofError, loader: Loader) -> None:
         """Truncate an end torn by a crash, or refuse to continue."""
         file = self._file
-        path = file.path
-        size = os.stat(path).st_size
+        path = Path(file.path).absolute()
+        size = path.stat().st_size
         lost = size - damage.offset
-        with Path(path).open("rb", buffering=0) as content:
+        with path.open("rb", buffering=0) as content:
             is_torn = self._scanner(content).is_torn(damage)
         if not is_torn:
             marks = loader.checked.marks if loader.checked is not None else []
@@ -131,7 +131,7 @@ class Loading:
                 f"{self._checker} --fix {path}"
             )
         file.log.warning("the end of the file was torn by a crash and was cut off", bytes=lost)
-        fd = file.disk.open_append(path)
+        fd = file.disk.open_append(str(path))
         try:
             file.disk.truncate(fd, damage.offset)
             file.disk.sync(fd)

@@ -125,7 +125,7 @@ class NodeHost(ProcessHost):
 
     def _dump(self) -> str | None:
         problem = self._node_program.daemon.persistence.dump_now()
-        return "ERR Errors trying to SHUTDOWN. Check logs." if problem else None
+        return f"ERR Errors trying to SHUTDOWN. Check logs: {problem}" if problem else None
 
     def _restart_problem(self) -> str | None:
         problem = self._node_program.restart_problem()
@@ -137,8 +137,8 @@ class NodeHost(ProcessHost):
         if problem is not None:
             return problem
         # With an index, the file that there is says enough, and takes no time.
-        if not self._is_known() and daemon.persistence.dump_now():
-            return "ERR Errors trying to RESTART. Check logs."
+        if not self._is_known() and (problem := daemon.persistence.dump_now()):
+            return f"ERR Errors trying to RESTART. Check logs: {problem}"
         daemon.engine.halt()
         daemon.restart()
         return None

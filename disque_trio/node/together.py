@@ -89,5 +89,5 @@ class Together:
             if problem:
                 for other in self._siblings.others():
                     await self._siblings.ask(other, APPLY)
-                return f"ERR Errors trying to SHUTDOWN process {number}. Check logs."
+                return f"ERR SHUTDOWN stopped at process {number}: {problem.removeprefix('ERR ')}"
         return self._shutdown()

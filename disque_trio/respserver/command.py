@@ -50,9 +50,14 @@ _MOST_WORDS: Final = {
 INTERNAL_ERROR: Final = b"-ERR internal error, see the log of the node\r\n"
 
 
-def misconf(problem: str) -> bytes:
-    """The error for commands that are refused while the append-only file cannot be written."""
-    return error(f"MISCONF Errors writing to the AOF file: {problem}")
+def misconf(problem: str, server: str = "") -> bytes:
+    """The error for commands that are refused while the append-only file of a server cannot be
+    written."""
+    where = f" ({server})" if server else ""
+    return error(
+        f"MISCONF Errors writing to the AOF file: {problem}{where}. Free its disk, or use another "
+        "node: this one tries again every second"
+    )
 
 
 class Command(Generic[M]):

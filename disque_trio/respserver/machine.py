@@ -17,6 +17,7 @@ end of a turn, after any number of calls, the driver
 from collections.abc import Callable
 from typing import Final
 
+from disque_trio import humanize
 from disque_trio.native import mypyc_attr
 from disque_trio.resp.reply import error
 from disque_trio.respserver.acl.catalog import Catalog
@@ -40,7 +41,6 @@ from disque_trio.respserver.words import Found
 LONG: Final = 200_000  # ns; a command that takes longer counts in its turn
 LONGEST_REST: Final = 10_000  # ms for which to put off the periodic work when nothing happens
 _NOAUTH: Final = b"-NOAUTH Authentication required.\r\n"
-_OOM: Final = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -72,7 +72,8 @@ class Machine:
         lagging: it does: the records wait in memory.
         write_problem: why nothing may be done that the file has to know, or empty.
         add_problem: why nothing may be added to it: the same, that the disk is full, or that the
-            file lags; empty: it may.
+            file lags; empty: it may. misconf: the error that says so.
+        name: what errors call this server, or empty.
         answered: replies that became known this turn; ``commit`` hands them out.
         woken: clients other than the caller that got replies; the driver empties it.
         monitors: clients that see every command.
@@ -113,6 +114,8 @@ class Machine:
         self.loading = False
         self.write_problem = ""
         self.add_problem = ""
+        self.misconf = b""
+        self.name = ""
         self.may_lag = False
         self.lagging = False
         self.troubled = False  # any of these
@@ -188,7 +191,7 @@ class Machine:
         the records are kept."""
         for entry in self.answered:
             if entry.journaled:
-                entry.refuse(misconf(self.add_problem))
+                entry.refuse(self.misconf)
 
     def commit(self) -> None:
         """Release the replies that became known this turn, in order for each client."""
@@ -247,12 +250,20 @@ class Machine:
             if refusal:
                 return refusal
         if self.memory.used > self.memory.evict_above and not self.make_room(command):
-            return _OOM
+            return self._oom()
         if self.add_problem and (command.adds or (self.write_problem and command.writes)):
-            return misconf(self.add_problem)
+            return self.misconf
         if self.loading and not command.while_loading:
             return self._loading
         return b""
+
+    def _oom(self) -> bytes:
+        memory = self.memory
+        return error(
+            "OOM command not allowed when used memory > 'maxmemory'. Of "
+            f"{humanize.size(memory.limit)}, {humanize.size(memory.used)} are used: take "
+            f"{self.holds}, or raise maxmemory"
+        )
 
     def standing(self, client: Client) -> list[tuple[bytes, list[bytes]]]:
         """Return what ``client`` gets without asking again.
@@ -276,6 +287,7 @@ class Machine:
         self.loading = loading
         self.write_problem = write_problem
         self.add_problem = write_problem or full
+        self.misconf = misconf(self.add_problem, self.name)
         self.lagging = lagging
         self.troubled = loading or self.add_problem != ""
 

@@ -260,7 +260,7 @@ class ProcessHost(Host):
         if rewrite_aof:
             problem = self._program.daemon.persistence.dump_now()
             if problem:
-                return "ERR Errors trying to SHUTDOWN. Check logs."
+                return f"ERR Errors trying to SHUTDOWN. Check logs: {problem}"
         # From here on, nothing may happen to a job without a record in the file.
         self._engine.halt()
         self._program.daemon.stop("a client asked for it")

@@ -3,7 +3,7 @@
 from disque_trio.resp.reply import error
 from disque_trio.respserver.batches import Sliced
 from disque_trio.respserver.client import REPLY_ON
-from disque_trio.respserver.command import INTERNAL_ERROR, CommandError, misconf
+from disque_trio.respserver.command import INTERNAL_ERROR, CommandError
 from disque_trio.respserver.groups import ExecRun
 from disque_trio.respserver.machine import Machine
 
@@ -29,7 +29,7 @@ def do_slice(machine: Machine, now: int) -> None:
             batch.reply = b""  # nobody will read the rest
         elif problem and command.writes:
             # What was done may be missing from the file, and the rest would be.
-            batch.refuse(misconf(problem))
+            batch.refuse(machine.misconf)
         else:
             batch.rests = False
             batch.step(batches.size)

@@ -18,7 +18,7 @@ from disque_trio.resp.ints import INT64_MAX
 from disque_trio.resp.reply import EMPTY_ARRAY, Value, encode, integer, null_array
 from disque_trio.respserver.batches import Reading
 from disque_trio.respserver.client import Client
-from disque_trio.respserver.command import CommandError, misconf
+from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX, parse_size
 
 
@@ -190,7 +190,7 @@ def pause(node: Node, client: Client, args: list[bytes]) -> None:
         paused = node.queue_pauses.state(args[1])
     elif not node.may_confirm:
         # A pause would be lost at the next start, while repeating it would seem to help.
-        client.out.append(misconf(node.add_problem))
+        client.out.append(node.misconf)
         return
     if change and paused and not node.queue_pauses.state(args[1]):
         node.budgets.admit_paused(client.user, args[1])

@@ -126,6 +126,7 @@ class Node(Machine):
     ) -> None:
         super().__init__("disque", "jobs", commands, host, clock, maxmemory)
         self.may_lag = True
+        self.name = f"node {id[:8].decode('ascii', 'replace')}"
         self.peers = peers
         packets = self.packets = packets or PacketWriter(id, 0)
         services = Services(self, peers, packets, rng)

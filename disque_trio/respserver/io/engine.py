@@ -15,7 +15,6 @@ from disque_trio.config.words import to_bytes
 from disque_trio.process.clock import Clock
 from disque_trio.process.logs import Log
 from disque_trio.process.process import allow_clients
-from disque_trio.respserver.command import misconf
 from disque_trio.respserver.io.beside import Beside
 from disque_trio.respserver.io.clients import Clients
 from disque_trio.respserver.io.connection import Connection
@@ -374,7 +373,7 @@ class Engine:
             elif lagged:  # so nothing was done that needs the file
                 node.refuse_added()
             else:
-                node.roll_back(misconf(node.add_problem))
+                node.roll_back(node.misconf)
                 self.bus.roll_back()
 
     def _close_departed(self) -> None:

@@ -8,7 +8,6 @@ as in a CLIENT PAUSE. The same holds while a long group of commands is run in sl
 """
 
 from disque_trio.respserver.client import Client
-from disque_trio.respserver.command import misconf
 from disque_trio.respserver.io.connection import Connection
 from disque_trio.respserver.io.links import Links
 from disque_trio.respserver.machine import Machine
@@ -70,7 +69,7 @@ class Hold:
         node.uncommitted = self._uncommitted
         self._uncommitted = []
         if not good:
-            node.roll_back(misconf(node.add_problem))
+            node.roll_back(node.misconf)
             self._bus.roll_back()
         node.commit()
         self.on = False

@@ -30,7 +30,7 @@ def fill(wire: Wire) -> set[bytes]:
         ids.update(reply for reply in replies if isinstance(reply, bytes))
         errors = {str(reply) for reply in replies if not isinstance(reply, bytes)}
         if errors:
-            assert errors == {FULL}
+            assert all(error.startswith(FULL) for error in errors)
             return ids
 
 
@@ -69,7 +69,7 @@ def test_a_full_disk_stops_adding_and_not_working(
     take_the_rest(disk / "ballast")
     assert node.info("persistence")["aof_disk_full"] == "1"
     assert node.info("persistence")["aof_last_write_status"] == "err"
-    assert wire.error("PING") == FULL
+    assert wire.error("PING").startswith(FULL)
     done = work(wire, len(added) // 2)
     taken = wire("GETJOB", "FROM", "q")
     assert isinstance(taken, list)
@@ -82,7 +82,7 @@ def test_a_full_disk_stops_adding_and_not_working(
     node = start(disque_server, disk, policy)
     wire = node.wire()
     wait_until(lambda: node.info("persistence")["loading"] == "0")
-    assert wire.error("ADDJOB", "q", "x", 0) == FULL
+    assert wire.error("ADDJOB", "q", "x", 0).startswith(FULL)
     found = wire("JSCAN", "BUSYLOOP")
     assert isinstance(found, list)
     left = set(found[1])
@@ -118,7 +118,7 @@ def test_producers_and_workers_of_a_cluster_go_on(tmp_path: Path, disk: Path) ->
         held = 0
         while isinstance(reply := wire(*large), bytes):
             held += 1
-        assert str(reply) == FULL
+        assert str(reply).startswith(FULL)
         wait_until(lambda: first.priorities()[full.id] == 100)
         other = first.wire()
         for _ in range(20):

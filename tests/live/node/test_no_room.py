@@ -57,7 +57,8 @@ def test_a_file_that_may_not_grow_stops_adding_and_not_working(
     often = add(wire, 400, "RETRY", 600)
     limit(node, (tmp_path / "disque.aof").stat().st_size)
     refused = wire("ADDJOB", "q", "x", 0, "DELAY", 600)
-    assert str(refused) == str(wire.error("PING")) == TOO_LARGE
+    assert str(refused) == wire.error("PING")
+    assert str(refused).startswith(TOO_LARGE)
     done = take(wire, 100)
     assert done == often[:100]
     assert wire("ACKJOB", *done) == 100
@@ -95,7 +96,7 @@ def test_a_file_at_its_limit_is_rewritten_once_that_makes_room(
         added: set[bytes] = set()
         while isinstance(reply := wire("ADDJOB", "q", "x" * 10_000, 0), bytes):
             added.add(reply)
-        assert str(reply) == TOO_LARGE
+        assert str(reply).startswith(TOO_LARGE)
         assert node.info("persistence")["aof_disk_full"] == "1"
         assert node.info("persistence")["aof_buffer_length"] == "0"  # there is a reserve
         while jobs := take(wire, 100):

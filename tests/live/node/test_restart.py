@@ -274,7 +274,7 @@ def test_a_full_disk_is_reported_and_the_node_continues(
     before = run_id(node)
     ids = {wire("ADDJOB", "q", "x" * 100, 0, "RETRY", 1) for _ in range(50)}
     resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (1000, -1))
-    assert wire.error("RESTART") == "ERR Errors trying to RESTART. Check logs."
+    assert wire.error("RESTART") == "ERR Errors trying to RESTART. Check logs: File too large"
     assert wire("QLEN", "q") == 50
     resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (-1, -1))
     ids.add(wire("ADDJOB", "q", "later", 0, "RETRY", 1))

@@ -123,7 +123,7 @@ async def test_work_goes_on_from_the_first_failure_and_is_written_later(
         assert await wire.ask("ACKJOB", ids[0]) == 1  # type: ignore[arg-type]
         refusal = await wire.ask("ADDJOB", "q", "x", 0)
         assert isinstance(refusal, hiredis.ReplyError)
-        assert str(refusal).endswith(os.strerror(code))
+        assert os.strerror(code) in str(refusal)
         assert await wire.ask("GETJOB", "NOHANG", "FROM", "once", "q") == [[b"q", ids[1], b"x"]]
         assert await wire.ask("ACKJOB", ids[1]) == 1  # type: ignore[arg-type]
         assert await wire.ask("NACK", ids[1]) == 0  # type: ignore[arg-type]

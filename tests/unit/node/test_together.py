@@ -101,5 +101,5 @@ async def test_all_write_their_jobs_or_go_on() -> None:
     assert others.story == [("dump", 0), *asked, ("shutdown", 0)]
     others = Others({1: "", 2: "disk full"})
     told = await outcome(others, "begin_shutdown")
-    assert told == b"-ERR Errors trying to SHUTDOWN process 2. Check logs.\r\n"
+    assert told == b"-ERR SHUTDOWN stopped at process 2: disk full\r\n"
     assert others.story == [("dump", 0), *asked, (APPLY.decode(), 1), (APPLY.decode(), 2)]

@@ -52,7 +52,6 @@ from disque_trio.protocol.fields import (
 from disque_trio.protocol.trailer import STARTED, Trailer
 from disque_trio.resp.reply import OK, error
 from disque_trio.respserver.client import Client, Pending
-from disque_trio.respserver.command import misconf
 
 FIRST_GAP: Final = 500  # ms between attempts to tell a holder, doubled each time
 PATIENCE: Final = 2_000  # ms that a client waits for the holders
@@ -158,7 +157,7 @@ class PendingUpdates:
     def answer(self, update: PendingUpdate, reply: bytes) -> None:
         """Send ``reply`` to the clients that wait for ``update``."""
         problem = self._machine.write_problem
-        self._give(update, misconf(problem) if problem else reply)
+        self._give(update, self._machine.misconf if problem else reply)
 
     def _give(self, update: PendingUpdate, reply: bytes) -> None:
         replies, update.replies = update.replies, []

@@ -22,7 +22,16 @@ def bench() -> Bench:
 )
 def test_nothing_is_added(bench: Bench, words: str) -> None:
     bench.node.set_trouble(False, "", FULL)
-    assert bench.error(*words.split()) == REFUSAL
+    assert bench.error(*words.split()).startswith(REFUSAL)
+
+
+def test_the_refusal_names_the_node_and_says_what_to_do(bench: Bench) -> None:
+    name = str(bench("CLUSTER", "MYID"), "ascii")[:8]
+    bench.node.set_trouble(False, "", FULL)
+    assert bench.error("PING") == (
+        f"{REFUSAL} (node {name}). Free its disk, or use another node: this one tries again every "
+        "second"
+    )
 
 
 def test_jobs_that_are_there_are_worked_on(bench: Bench) -> None:

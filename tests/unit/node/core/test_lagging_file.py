@@ -41,7 +41,7 @@ def bench() -> Bench:
 )
 def test_nothing_is_added_and_no_queue_is_paused(bench: Bench, words: str) -> None:
     lag(bench)
-    assert bench.error(*words.split()) == REFUSAL
+    assert bench.error(*words.split()).startswith(REFUSAL)
 
 
 def test_jobs_that_are_there_are_worked_on(bench: Bench) -> None:
@@ -136,8 +136,8 @@ def test_a_consumer_gets_it_then_too(bench: Bench) -> None:
 def test_what_is_refused_at_the_bound_is_everything(bench: Bench) -> None:
     id = bench.add("q", "x", "RETRY", 10)
     bench.node.set_trouble(False, QUOTA)
-    assert bench.error("GETJOB", "NOHANG", "FROM", "q") == REFUSAL
-    assert bench.error("ACKJOB", id) == REFUSAL
+    assert bench.error("GETJOB", "NOHANG", "FROM", "q").startswith(REFUSAL)
+    assert bench.error("ACKJOB", id).startswith(REFUSAL)
 
 
 # ---- the turn in which a write fails first ------------------------------------------------------
@@ -177,7 +177,7 @@ def test_an_addjob_that_waits_for_copies_meanwhile_is_refused() -> None:
     lag(bench)
     mesh.settle()
     (reply,) = bench.replies(bench.me)
-    assert str(reply) == REFUSAL
+    assert str(reply).startswith(REFUSAL)
 
 
 def test_an_acknowledgement_of_many_jobs_is_not(bench: Bench) -> None:

@@ -135,8 +135,8 @@ def test_above_95_percent_what_needs_memory_is_refused_and_all_else_served(
     jobs = fill(bench, 0.95)
     assert bench.get() == jobs[0]
     for command in ("ENQUEUE", "NACK", "QUEUE"):
-        assert bench.error(command, jobs[0]) == OOM
-    assert bench.error("ADDJOB", "q", "b", 0) == OOM
+        assert bench.error(command, jobs[0]).startswith(OOM)
+    assert bench.error("ADDJOB", "q", "b", 0).startswith(OOM)
     assert bench.error("ADDJOB", "q") == "ERR wrong number of arguments for 'addjob' command"
     assert bench("PING") == b"PONG"
     assert bench("WORKING", jobs[0]) == 300
@@ -170,7 +170,7 @@ def test_eviction_makes_room_so_that_nack_is_served(make_bench: BenchMaker) -> N
     safe = bench.add("safe")
     assert bench.get("safe") == safe
     once = fill(bench, 0.97, "RETRY", 0)
-    assert bench.error("NACK", safe) == OOM  # nothing has been delivered yet
+    assert bench.error("NACK", safe).startswith(OOM)  # nothing has been delivered yet
     assert bench.get() == once[0]
     assert len(bench.get_all(count=20)) == 20
     assert bench("NACK", safe) == 1
@@ -182,7 +182,7 @@ def test_only_delivered_retry_0_jobs_are_evicted(make_bench: BenchMaker) -> None
     once = fill(bench, 0.5, "RETRY", 0)
     delivered = set(bench.get_all(count=len(once) // 2))
     safe = fill(bench, 1.5)
-    assert bench.error("ADDJOB", "q", "b", 0) == OOM
+    assert bench.error("ADDJOB", "q", "b", 0).startswith(OOM)
     gone = {id for id in once if not bench.held(id)}
     assert gone == delivered
     assert all(bench.held(id) for id in safe)
@@ -193,7 +193,7 @@ def test_with_the_policy_noeviction_nothing_is_evicted(make_bench: BenchMaker) -
     bench.node.store.evicts = False
     once = fill(bench, 0.97, "RETRY", 0)
     bench.get_all(count=50)
-    assert bench.error("ADDJOB", "q", "b", 0) == OOM
+    assert bench.error("ADDJOB", "q", "b", 0).startswith(OOM)
     assert all(bench.held(id) for id in once)
     assert bench.info("memory")["maxmemory_policy"] == "noeviction"
 
@@ -208,7 +208,7 @@ def test_maxmemory_0_is_no_limit(bench: Bench) -> None:
 def test_lowering_and_lifting_the_limit_holds_at_once(bench: Bench) -> None:
     bench.add("q", "x" * 10_000)
     bench.node.memory.set_limit(5_000)
-    assert bench.error("ADDJOB", "q", "b", 0) == OOM
+    assert bench.error("ADDJOB", "q", "b", 0).startswith(OOM)
     bench.node.memory.set_limit(0)
     bench.add("q")
 

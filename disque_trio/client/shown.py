@@ -77,8 +77,13 @@ class ShownJob:
         return tuple(zip(self.headers[::2], self.headers[1::2], strict=False))
 
     @property
+    def is_dead_letter(self) -> bool:
+        """Whether it is a dead letter that was not sent back."""
+        return self.dead_from is not None and self.dead_why != "redriven"
+
+    @property
     def letter(self) -> Letter | None:
-        """If it is a dead letter, where it came from."""
+        """If it is a dead letter, or was one, where it came from."""
         if self.dead_from is None:
             return None
         return Letter(

@@ -208,9 +208,9 @@ _ALL: Final = (
     Condition(
         "memory-refuses",
         CRITICAL,
-        "memory is short, and no other node takes jobs",
-        "Jobs take more than 75% of `maxmemory`, and no other node can hold new ones: ADDJOB is "
-        "answered with -NOREPL.",
+        "memory is short, and too few nodes take jobs",
+        "Jobs take more than 75% of `maxmemory`, here or on other nodes, and fewer nodes can hold "
+        "new ones than these have copies: ADDJOB is answered with -NOREPL.",
         "As above, at once. Producers that try again lose nothing.",
         "DisqueMemoryRefuses",
         "1m",

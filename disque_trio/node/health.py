@@ -6,11 +6,16 @@ from typing import Protocol
 
 from disque_trio import humanize
 from disque_trio.cluster.membership import Membership
+from disque_trio.cluster.peers import Peers
+from disque_trio.cluster.troubles import TROUBLE_MEMORY
 from disque_trio.health.keeper import Fact, Recently
 from disque_trio.health.table import CLOCK_OFF, DROPPED_FOR
 from disque_trio.node.core.node import Node
 from disque_trio.notation.addresses import format_address
 from disque_trio.respserver.health import is_short
+from disque_trio.respserver.memory import Memory
+
+_NAMED = 5  # addresses in a text
 
 
 class OwnFile(Protocol):
@@ -48,19 +53,34 @@ class Events(Protocol):
     def dropped(self) -> int: ...
 
 
-def memory_facts(node: Node) -> Iterator[Fact]:
-    """Whether memory is short; that it is full is found elsewhere."""
-    memory = node.memory
-    if memory.level() != 1:
+def memory_facts(memory: Memory, peers: Peers, copies: int) -> Iterator[Fact]:
+    """Whether memory is short, here or at too many others for the ``copies`` that jobs usually
+    have; that it is full is found elsewhere."""
+    level = memory.level()
+    if level > 1:
+        return
+    enough = peers.room(level == 1) >= copies - (level == 0)
+    if level == 0:
+        short = [each.address for each in peers.obstacles() if each.trouble & TROUBLE_MEMORY]
+        if short and not enough:
+            named = ", ".join(short[:_NAMED])
+            yield Fact(
+                "memory-refuses",
+                f"memory is short on {named}: too few nodes are left for {copies} copies of a job, "
+                "ADDJOB gets -NOREPL",
+            )
         return
     text = (
         f"{humanize.size(memory.used)} of {humanize.size(memory.limit)} (maxmemory) are taken, "
         "more than 75%"
     )
-    if node.peers.takers():
+    if enough:
         yield Fact("memory-short", f"{text}: other nodes hold new jobs")
     else:
-        yield Fact("memory-refuses", f"{text}, and no other node takes jobs: ADDJOB gets -NOREPL")
+        yield Fact(
+            "memory-refuses",
+            f"{text}, and too few other nodes take jobs for {copies} copies: ADDJOB gets -NOREPL",
+        )
 
 
 def cluster_facts(membership: Membership) -> Iterator[Fact]:
@@ -125,7 +145,7 @@ class NodeFacts:
     def find(self, now: int) -> Iterator[Fact]:
         """What is wrong at ``now``, in ms."""
         node = self._node
-        yield from memory_facts(node)
+        yield from memory_facts(node.memory, node.peers, node.replicas.usual_copies())
         yield from self._on_disk()
         waiting = len(node.progress.waiting) + node.paging.pages.number_retried()
         if waiting and not node.loading:

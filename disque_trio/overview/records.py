@@ -79,7 +79,7 @@ def stage_of(job: ShownJob, now: float) -> str:
         return "running" if job.retry else "delivered"
     waits = job.state == "active" and _is_put_off(job, now)
     if job.state == "queued" or waits:
-        if job.dead_from is not None:
+        if job.is_dead_letter:
             return "dead"
         if job.nacks + job.additional_deliveries:
             return "retrying"
@@ -101,7 +101,7 @@ def due_in(job: ShownJob, now: float) -> float | None:
 
 def tries_of(job: ShownJob) -> int:
     """How often it was delivered, as far as its node knows."""
-    if job.dead_from is not None:
+    if job.is_dead_letter:
         return job.dead_attempts
     came_back = job.nacks + job.additional_deliveries
     return max(job.attempts or 0, came_back + (1 if job.client else 0))

@@ -53,7 +53,7 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     timeout = 0 if args[3] == b"0" else parse_timeout(args[3])
     if not plain and options.trailer is not None:
         _require(node, options.trailer)
-    repl = options.repl or _default_copies(node)
+    repl = options.repl or node.replicas.usual_copies()
     retry = options.retry
     if retry == 0 and repl > 1:
         raise CommandError(
@@ -270,14 +270,6 @@ def _claims(
     wishes = ClaimOptions(options.wait, options.anyway, options.replace)
     node.claims.begin(client, job, trailer, external, timeout, bounded, admit, wishes)
     return True
-
-
-def _default_copies(node: Node) -> int:
-    """The number of copies without REPLICATE: as the settings say, or as many as possible."""
-    peers = node.peers
-    size = peers.places() if peers.by_host else peers.size
-    usual = node.replicas.default_copies
-    return size if size < usual else usual
 
 
 def _is_external(node: Node) -> bool:

@@ -3,9 +3,12 @@
 import os
 from types import SimpleNamespace
 
+from disque_trio.cluster.troubles import TROUBLE_MEMORY
 from disque_trio.health.keeper import Fact
 from disque_trio.health.table import DROPPED_FOR
+from disque_trio.node.core.node import Node
 from disque_trio.node.health import NodeFacts, cluster_facts, memory_facts
+from disque_trio.respserver.memory import Memory
 from tests.support.cluster_bench import Machine, Wires
 from tests.support.mesh import Mesh
 from tests.support.node_bench import START, Bench
@@ -13,6 +16,10 @@ from tests.support.node_bench import START, Bench
 
 def kinds(facts: list[Fact]) -> list[str]:
     return [fact.kind for fact in facts]
+
+
+def of_memory(node: Node) -> list[Fact]:
+    return list(memory_facts(node.memory, node.peers, node.replicas.usual_copies()))
 
 
 def of_cluster(machine: Machine) -> list[Fact]:
@@ -78,14 +85,29 @@ def fill(bench: Bench, percent: int) -> None:
 def test_short_memory_is_worse_if_no_other_node_takes_jobs() -> None:
     bench = Bench(maxmemory=1 << 20)
     fill(bench, 75)
-    assert not list(memory_facts(bench.node))
+    assert not of_memory(bench.node)
     fill(bench, 80)
-    assert kinds(list(memory_facts(bench.node))) == ["memory-refuses"]
+    assert kinds(of_memory(bench.node)) == ["memory-refuses"]
     fill(bench, 96)  # any server can have that
-    assert not list(memory_facts(bench.node))
-    mesh = Mesh(2, maxmemory=1 << 20)
+    assert not of_memory(bench.node)
+    mesh = Mesh(3, maxmemory=1 << 20)
     fill(mesh[0], 80)
-    assert kinds(list(memory_facts(mesh[0].node))) == ["memory-short"]
+    mesh[0].node.replicas.default_copies = 2
+    assert kinds(of_memory(mesh[0].node)) == ["memory-short"]
+    mesh[0].node.replicas.default_copies = 3
+    assert kinds(of_memory(mesh[0].node)) == ["memory-refuses"]
+
+
+def test_a_node_tells_that_memory_is_short_on_too_many_others() -> None:
+    wires = Wires()
+    machines = wires.join(3)
+    for short in machines[1:]:
+        short.member.set_trouble(TROUBLE_MEMORY)
+    memory, peers = Memory(1 << 20), machines[0].member
+    wires.wait(lambda: kinds(list(memory_facts(memory, peers, 2))) == ["memory-refuses"], 10)
+    assert not list(memory_facts(memory, peers, 1))
+    machines[1].member.set_trouble(0)
+    wires.wait(lambda: not list(memory_facts(memory, peers, 2)), 10)
 
 
 class Surroundings:

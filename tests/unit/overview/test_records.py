@@ -27,6 +27,7 @@ def test_stages_and_states_have_the_words_of_the_server() -> None:
         ({"nacks": 1}, "retrying"),
         ({"additional_deliveries": 2}, "retrying"),
         ({"nacks": 1, "dead_from": "p"}, "dead"),
+        ({"dead_from": "p", "dead_why": "redriven"}, "fresh"),
         ({"state": "active", "client": 7, "nacks": 1}, "running"),
         ({"state": "active", "client": 7, "retry": 0}, "delivered"),
         ({"state": "active", "delay": 60}, "delayed"),

@@ -118,6 +118,13 @@ class Replicas:
         self._raw = own  # what was read last; the next is usually the same
         self._read: tuple[bytes, ...] | None = None
 
+    def usual_copies(self) -> int:
+        """The number of copies without REPLICATE: as the settings say, or as many as possible."""
+        peers = self._peers
+        size = peers.places() if peers.by_host else peers.size
+        usual = self.default_copies
+        return size if size < usual else usual
+
     def renew(self, own: bytes) -> None:
         """Change the id of this node to ``own``."""
         self.own = self._raw = own

@@ -31,13 +31,16 @@ class MeshPeers(Peers):
         self.index = index
         self.away: set[bytes] = set()  # known, but not connected
         self.as_c: set[bytes] = set()  # nodes that appear to be C nodes
+        self.forgotten: set[bytes] = set()  # no longer in the cluster
         self.mute: set[bytes] = set()  # connected, but still loading
         self.slow: set[bytes] = set()  # those that have not yet read earlier packets
         self.expected: set[bytes] = set()  # those that owe an answer
         self.hosts = Hosts()
 
     def everyone(self) -> list[bytes]:
-        return [id for i, id in enumerate(self.mesh.ids) if i != self.index]
+        return [
+            id for i, id in enumerate(self.mesh.ids) if i != self.index and id not in self.forgotten
+        ]
 
     def knows(self, id: bytes) -> bool:
         return id in self.everyone()
@@ -183,6 +186,25 @@ class Mesh:
         for other in range(len(self.nodes)):
             if other != index:
                 self.join(index, other)
+
+    def forget(self, index: int) -> None:
+        """Let a node be lost for good: all others forget it."""
+        self.isolate(index)
+        for other, peers in enumerate(self.peers):
+            if other != index:
+                peers.forgotten.add(self.ids[index])
+                peers.size -= 1
+                peers.reachable = sorted(id for id in peers.everyone() if id not in peers.away)
+                peers.died(self.ids[index])
+
+    def take_back(self, index: int) -> None:
+        """Let a node that was forgotten be a member again."""
+        for other, peers in enumerate(self.peers):
+            if other != index:
+                peers.forgotten.discard(self.ids[index])
+                peers.size += 1
+                peers.reachable = sorted(peers.everyone())
+        self.rejoin(index)
 
     def settle(self) -> None:
         """Deliver all packets, and those that they cause."""

@@ -22,6 +22,7 @@ class JobFilter:
         group: its group; empty: any.
         headers: names and values, all of which it has.
         taken: a client of this node has it, and has yet to acknowledge it.
+        few_copies: it has fewer copies than it should, and this node sees to it.
         text: is somewhere in its body; empty: any.
     """
 
@@ -35,6 +36,7 @@ class JobFilter:
         headers = words.all("HEADER")
         self.headers = set(zip(headers[::2], headers[1::2], strict=True))
         self.taken = words.has("TAKEN")
+        self.few_copies = words.has("FEWCOPIES")
         self.text = words.text("BODY")
 
     def only_queues(self) -> bool:
@@ -55,6 +57,7 @@ class JobFilter:
             or self.group
             or self.headers
             or self.taken
+            or self.few_copies
             or self.text
         )
 
@@ -65,6 +68,7 @@ class JobFilter:
             or (self.queues and job.queue not in self.queues)
             or int(job.nacks + job.deliveries) < self.returns
             or (self.taken and not (job.retry and is_delivered(job)))
+            or (self.few_copies and not node.few_copies.is_short(job))
         ):
             return False
         age = (node.now - job.ctime // 1_000_000) // 1000

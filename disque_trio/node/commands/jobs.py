@@ -18,6 +18,7 @@ from disque_trio.node.commands.arguments import (
 from disque_trio.node.commands.endings import ack_ending, end_jobs, has_result
 from disque_trio.node.commands.reach import Reach, may_end_others
 from disque_trio.node.core.changes.contents import is_delivered
+from disque_trio.node.core.copies.few_copies import MOST_IDS
 from disque_trio.node.core.jobs.job import (
     ACKED,
     ACTIVE,
@@ -564,6 +565,16 @@ def describe(node: Node, job: Job, limit: int | None, with_client: bool) -> list
     if with_client and taking is not None and is_delivered(job):
         fields += [b"client", taking.client, b"client-since", max(node.now - taking.last_seen, 0)]
     return fields
+
+
+def copyjob(node: Node, client: Client, args: list[bytes]) -> None:
+    """COPYJOB ms id ...: make the copies that the jobs lack; returns how many of them have all."""
+    timeout = parse_timeout(args[1])
+    ids = args[2:]
+    if len(ids) > MOST_IDS:
+        raise CommandError(f"ERR COPYJOB takes {MOST_IDS} ids at most")
+    check_ids(ids)
+    node.few_copies.begin(client, ids, timeout)
 
 
 def loadjob(node: Node, client: Client, args: list[bytes]) -> None:

@@ -192,7 +192,12 @@ def jscan(node: Node, client: Client, args: list[bytes]) -> None:
     if words.has("FIRST"):
         node.batches.read(FirstJobs(node, client, args, words))
         return
-    reading = _JobCounts if words.text("REPLY").lower() == b"counts" else _JobReading
+    counts = words.text("REPLY").lower() == b"counts"
+    reading: type[_JobReading] = _JobCounts if counts else _JobReading
+    if words.has("FEWCOPIES"):
+        node.few_copies.look()
+        if reading is _JobCounts:
+            reading = _FewCopiesCounts
     node.batches.read(reading(node, client, args, words))
 
 
@@ -291,3 +296,25 @@ class _JobCounts(_JobReading):
     def entry(self, item: Job) -> bytes:
         tally = self._tallies[item.queue]
         return encode([item.queue, tally.delayed, tally.in_hand, tally.dead])
+
+
+class _FewCopiesCounts(_JobReading):
+    """The reply of JSCAN FEWCOPIES REPLY counts: each queue, and how many of its jobs have too few
+    copies."""
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self, node: Node, client: Client, args: list[bytes], words: Found) -> None:
+        self._numbers: dict[bytes, int] = {}
+        super().__init__(node, client, args, words)
+
+    def takes(self, item: Job) -> bool:
+        """Count ``item``; tell about its queue if it is the first job there that counts."""
+        if not super().takes(item):
+            return False
+        number = self._numbers.get(item.queue, 0)
+        self._numbers[item.queue] = number + 1
+        return number == 0
+
+    def entry(self, item: Job) -> bytes:
+        return encode([item.queue, self._numbers[item.queue]])

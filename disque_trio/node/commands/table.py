@@ -63,7 +63,8 @@ _QSCAN: Final = (
 _JSCAN: Final = (
     "[cursor] [COUNT count] [BUSYLOOP] [QUEUE queue [QUEUE queue ...]] "
     "[STATE state [STATE state ...]] [MINAGE seconds] [MAXAGE seconds] [MINRETURNS count] "
-    "[GROUP name] [HEADER name value [HEADER name value ...]] [TAKEN] [BODY text] [FIRST count] "
+    "[GROUP name] [HEADER name value [HEADER name value ...]] [TAKEN] [FEWCOPIES] [BODY text] "
+    "[FIRST count] "
     "[REPLY all|id|counts] [CLIENT] [MAXBODY bytes]"
 )
 _CRON: Final = (
@@ -106,6 +107,9 @@ def _commands() -> list[Command[Node]]:
         Command("nack", -1, "write denyoom fast", dead_letters.nack, _NACK,
                 "Hand back unprocessed jobs: they are queued again, or given up.", "jobs",
                 needs={"id": taken}, values=dead_letters.NACK),
+        Command("copyjob", -3, "write", jobs.copyjob, f"ms-timeout {_IDS}",
+                "Make the copies that jobs lack, on other nodes; returns how many jobs have all.",
+                "jobs", needs={"id": taken}),
         Command("working", -2, "write fast", jobs.working, "id [PROGRESS fraction text]",
                 "Postpone the next delivery of a job by its retry time.", "jobs",
                 needs={"id": taken}),

@@ -16,6 +16,7 @@ from disque_trio.node.core.changes.updates import Updates
 from disque_trio.node.core.clocks import Clocks
 from disque_trio.node.core.copies.admissions import Admissions
 from disque_trio.node.core.copies.copies import Copies
+from disque_trio.node.core.copies.few_copies import FewCopies
 from disque_trio.node.core.copies.placement import Placement
 from disque_trio.node.core.copies.replication import Replication
 from disque_trio.node.core.delivery.deliveries import Deliveries
@@ -95,6 +96,7 @@ class Node(Machine):
         requeue: queues jobs again. lots: jobs that stay queued, many of which are told at once.
         ack_gc: ends jobs.
         dead_letters: what becomes of jobs that nobody could process. copies: of what they become.
+        few_copies: the jobs that have too few copies.
         scatter_gather: work on a queue on all nodes.
         rpc: calls to other nodes, and their answers.
         ticks: adds the jobs of schedules.
@@ -150,6 +152,7 @@ class Node(Machine):
         self.job_waits = JobWaits(core)
         placement = Placement(core)
         copies = self.copies = Copies(core, placement)
+        self.few_copies = FewCopies(core, copies)
         successors = Successors(core, exports, copies)
         ack_gc = self.ack_gc = AckGc(core, successors)
         letters = self.dead_letters = DeadLetters(core, successors, ack_gc)
@@ -266,6 +269,7 @@ class Node(Machine):
             self._greet(list(self.federation.linked), now)
         self.ack_gc.go_on()
         self.copies.go_on(now)
+        self.few_copies.go_on(now)
         self.job_waits.go_on(now)
         self.job_waits.tick(now)
         self.updates.tick(now)
@@ -288,6 +292,7 @@ class Node(Machine):
         timer.wake_by(self.paging.due)
         timer.wake_by(self.ack_gc.due)
         timer.wake_by(self.copies.due)
+        timer.wake_by(self.few_copies.due)
         timer.wake_by(self.dead_nodes.due)
         timer.wake_by(self.lots.due)
 
@@ -337,6 +342,7 @@ class Node(Machine):
             self.queues.make_room(wanted)
             self.store.uniques.make_room(wanted)
         self._tell_trouble()
+        self.few_copies.cron(now)
         self.federation.cron(now)
         self.shared_maps.cron(now)
         self.ticks.look_around(now)
@@ -364,6 +370,7 @@ class Node(Machine):
             self.limits.file_lags()
         self._tell_trouble()
         if loaded:
+            self.few_copies.loaded(self.now)
             for id in self.peers.everyone():
                 self._linked_to(id, False)
 
@@ -412,6 +419,7 @@ class Node(Machine):
             self.claims.forget_client(client)
             self.admissions.forget_client(client)
             self.replication.cancel_all(client)
+            self.few_copies.forget_client(client)
             self.topics.forget_client(client)
 
     def heard(self, client: Client) -> None:
@@ -580,7 +588,9 @@ class Node(Machine):
         return self.store.jobs.count + self._pages.jobs
 
     def counts(self) -> "dict[str, dict[str, str | int | float]]":
-        return self._figures.sections()
+        sections = self._figures.sections()
+        sections["jobs"]["jobs_few_copies"] = self.few_copies.count
+        return sections
 
     def reset_stats(self) -> None:
         super().reset_stats()
@@ -594,6 +604,7 @@ class Node(Machine):
         self.federation.flush()
         self.ack_gc.flush()
         self.copies.flush()
+        self.few_copies.flush()
         self.claims.flush()
         self.key_drops.flush()
         self.replacements.flush()

@@ -23,7 +23,7 @@ KEPT = 1_000  # ms that its jobs stay after it began to run; EXEC may take sever
 MOST_ROUNDS = 100  # in which a command waits; then it runs with what is there
 _BY_ID = frozenset(
     ("cancel", "updatejob", "waitjob", "nack", "working", "enqueue", "promote", "dequeue", "queue",
-     "show", "ackjob", "fastack", "deljob", "redrive")
+     "show", "copyjob", "ackjob", "fastack", "deljob", "redrive")
 )  # fmt: skip
 # Need no job, unless they have a result, or an event says more about it than its id.
 _ENDS = frozenset(("ackjob", "fastack", "deljob"))

@@ -22,6 +22,7 @@ from disque_trio.node.core.jobs.job import (
     FLAG_WILLQUEUE,
     WAIT_REPL,
     Job,
+    first_due,
 )
 from disque_trio.node.core.jobs.waits import RETRY_GAP, ReplicationWait
 from disque_trio.node.core.queues.aof_codec import LARGE_BODY
@@ -311,7 +312,10 @@ class Replication:
                 self._notes.note(schema.COPIED, new, new=True)
             if new.retry:
                 new.flags |= FLAG_WILLQUEUE
-                new.qtime = store.retry_time(new) + new.delay * 1000
+                new.qtime = store.retry_time(new)
+                if new.delay:
+                    # It may have been added long ago; by a clock that is not quite this one.
+                    new.qtime += min(new.delay * 1000, max(first_due(new) - machine.now, 0))
                 if sender in (new.delivered or ()):
                     new.place = self._replicas.places.queued(sender)
             store.schedule(new)

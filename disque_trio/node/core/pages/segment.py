@@ -50,6 +50,8 @@ _QUEUED: Final = 1  # bits of the last one
 _PLAIN: Final = 2
 _LETTERS: Final = 4
 _MOVED: Final = 8
+_COPIES_SHIFT: Final = 4
+MOST_COPIES: Final = 15  # that a segment tells of
 
 # Compiled, an imported name costs a look-up at each use.
 _crc32: Final = crc32
@@ -157,6 +159,7 @@ class Segment:
         holders: the sets of nodes that hold its jobs, as ``Job.delivered``.
         holder_of: a byte for each job, which of these; None: all have the first.
         retry: the shortest retry time of those that others hold, too, in s; 0: there are none.
+        copies: how many copies each of these should have, at least, up to 15; 0: there are none.
         origin: they are copies of jobs that this node has in its queue; ``UNKNOWN`` and the start
             of an id: that node made them, and it is not known which has them; None: they are in the
             queue here; ``LATER``: they were made here, with a delay; ``RETRIED``: they were loaded,
@@ -189,6 +192,7 @@ class Segment:
         "asks",
         "bits",
         "bodies",
+        "copies",
         "ctime",
         "data",
         "etime",
@@ -239,6 +243,7 @@ class Segment:
         self.holders: list[tuple[bytes, ...] | None] = []
         self.holder_of: bytearray | None = None
         self.retry = 0
+        self.copies = 0
         self.told = 0
         self.origin: bytes | None = None
         self.asks = False
@@ -478,7 +483,7 @@ def pack_segment(segment: Segment) -> bytes:
     is not ``RETRIED``, unless it ``asks``. See ``start_index.MAGIC``."""
     queued = segment.origin is None or segment.asks
     flags = queued * _QUEUED | segment.plain * _PLAIN
-    flags |= segment.letters * _LETTERS | segment.moved * _MOVED
+    flags |= segment.letters * _LETTERS | segment.moved * _MOVED | segment.copies << _COPIES_SHIFT
     numbers = _NUMBERS.pack(
         segment.number,
         segment.slot,
@@ -517,6 +522,7 @@ def unpack_segment(packed: bytes, read: Callable[[bytes], tuple[bytes, ...] | No
     segment.plain = flags & _PLAIN != 0
     segment.letters = flags & _LETTERS != 0
     segment.moved = flags & _MOVED != 0
+    segment.copies = flags >> _COPIES_SHIFT
     segment.holder_of = bytearray(sets[0]) if sets[0] else None
     segment.holders = [read(ids) if ids else None for ids in sets[1:]]
     segment.bits = bytearray(bits)

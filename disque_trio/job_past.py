@@ -19,39 +19,35 @@ MOST: Final = 3
 _MOST_BYTES: Final = 4000  # of a reason; a node accepts 4096
 _FIRST_PAUSE: Final = 0.5  # s
 _LAST_PAUSE: Final = 60.0
-_OURS: Final = re.compile(r"[/\\](disque_trio|trio|concurrent)[/\\]")
 _COUNTS: Final = re.compile(r"(.*) \[(\d+) returned, (\d+) crashes, (\d+) alone\]", re.DOTALL)
 
 
+_HEADING: Final = "Traceback (most recent call last):"
 _TRACE: Final = "\nTraceback, the last calls:\n"
 _MOST_TRACE: Final = 2_400  # bytes
 
 
 def with_trace(error: str, trace: str) -> str:
-    """Append the end of a Python traceback to an error, so that it goes with a NACK. Calls of this
-    package and of trio before the task's own are left out."""
-    lines = trace.rstrip("\n").split("\n")
-    frames: list[str] = []
-    for line in lines:
-        if line.startswith('  File "') or not frames:
-            frames.append(line)
-        elif line.startswith("    ") or not line.startswith(" "):
-            frames[-1] += f"\n{line}"
-        else:
-            frames.append(line)
-    calls = [frame for frame in frames if frame.startswith('  File "')]
-    # The last one has the exception behind it, which ``error`` says.
-    if calls:
-        calls[-1] = "\n".join(line for line in calls[-1].split("\n") if line.startswith(" "))
-    while len(calls) > 1 and _OURS.search(calls[0].partition("\n")[0]):
-        del calls[0]
+    """Append the end of a traceback to an error, so that it goes with a NACK.
+
+    Args:
+        trace: made by ``traceback_of``; empty: there is none.
+    """
+    lines = trace.split("\n")
+    if lines[0] == _HEADING:
+        del lines[0]
+    while lines and not lines[-1].startswith(" "):  # the exception, which ``error`` says
+        del lines[-1]
     kept: list[str] = []
     size = 0
-    for call in reversed(calls):
-        size += len(call.encode("utf-8", "replace")) + 1
+    for line in reversed(lines):
+        size += len(line.encode("utf-8", "replace")) + 1
         if size > _MOST_TRACE:
             break
-        kept.insert(0, call)
+        kept.insert(0, line)
+    if len(kept) < len(lines):  # begin with a whole call
+        first = next((n for n, line in enumerate(kept) if 'File "' in line), 0)
+        del kept[:first]
     return error + _TRACE + "\n".join(kept) if kept else error
 
 

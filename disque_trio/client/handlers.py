@@ -12,6 +12,7 @@ from disque_trio.respclient.delivery import InFlight
 from disque_trio.respclient.errors import ReplyError
 from disque_trio.respclient.log import library_log
 from disque_trio.respclient.values import Name
+from disque_trio.tracebacks import traceback_of
 
 _log = library_log("disque.client")
 
@@ -39,9 +40,16 @@ async def handle(
 
 
 async def _failed(job: HeldJob) -> None:
-    _log.exception("job failed", job=job.id, queue=job.queue)
+    attempt = 1 + job.nacks + job.additional_deliveries
+    _log.error("job failed", job=job.id, queue=job.queue, attempt=attempt, **_error())
     _trace_failure(job)
     await job.nack()
+
+
+def _error() -> dict[str, str]:
+    """The exception being handled, as fields of a line of the log."""
+    error = sys.exception()
+    return {} if error is None else {"exception": traceback_of(error)}
 
 
 def _trace_failure(job: HeldJob) -> None:
@@ -65,7 +73,7 @@ async def serve_one(handler: Handler, job: HeldJob) -> None:
         if body is not None and not isinstance(body, str | bytes):
             raise TypeError(f"a handler returns bytes, str or None, not {type(body).__name__}")
     except Exception as error:
-        _log.exception("call failed", job=job.id, queue=job.queue)
+        _log.error("call failed", job=job.id, queue=job.queue, **_error())
         _trace_failure(job)
         status = ERROR
         body = f"{type(error).__name__}: {error}".removesuffix(": ")

@@ -1,4 +1,5 @@
-"""The log of the node: structlog, with Redis's four levels.
+"""The log of the node: structlog, with Redis's four levels, and ``error`` for what a worker's
+program could not do.
 
 Lines are for people on a terminal, and JSON elsewhere, unless ``log-format`` says otherwise. They
 go to ``logfile`` (empty: standard output), and with ``syslog-enabled`` also to the system log. If
@@ -18,12 +19,13 @@ from structlog.typing import EventDict, WrappedLogger
 
 from disque_trio.disk import has_moved
 
-LEVELS = {"debug": 0, "verbose": 1, "notice": 2, "warning": 3}
+LEVELS = {"debug": 0, "verbose": 1, "notice": 2, "warning": 3, "error": 4}
 _SYSLOG_LEVELS = {
     "debug": syslog.LOG_DEBUG,
     "verbose": syslog.LOG_INFO,
     "notice": syslog.LOG_NOTICE,
     "warning": syslog.LOG_WARNING,
+    "error": syslog.LOG_ERR,
 }
 
 
@@ -45,6 +47,10 @@ class Log(structlog.BoundLoggerBase):
     def warning(self, event: str, **fields: Any) -> None:
         """For what an operator has to know."""
         self._proxy_to_logger("warning", event, **fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        """For what the programmer of a task has to know."""
+        self._proxy_to_logger("error", event, **fields)
 
 
 def is_journal(file: IO[str], environment: Mapping[str, str]) -> bool:
@@ -103,6 +109,9 @@ class _Output:
 
     def warning(self, text: str) -> None:
         self._write("warning", text)
+
+    def error(self, text: str) -> None:
+        self._write("error", text)
 
     def _write(self, level: str, text: str) -> None:
         self.reopen()

@@ -1,7 +1,6 @@
 """Calls the function of a task within its timeout, in this loop or in a thread."""
 
 import asyncio
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
@@ -17,6 +16,7 @@ from disque_trio.tasks.ending import Failed, Held, JobCancelled
 from disque_trio.tasks.errors import Reject, Retry
 from disque_trio.tasks.messages import describe
 from disque_trio.tasks.retrying import is_final
+from disque_trio.tracebacks import traceback_of
 
 _LETTING_GO = 1.0
 """Seconds that a cancelled function has to end."""
@@ -78,7 +78,8 @@ async def call(
     except (Failed, JobCancelled):
         raise
     except Retry as error:
-        raise Failed(f"Retry: {error}".removesuffix(": "), delay=error.delay) from None
+        text = f"Retry: {error}".removesuffix(": ")
+        raise Failed(text, raised=error, delay=error.delay) from None
     except Reject as error:
         raise Failed(f"Reject: {error}".removesuffix(": "), final=True) from None
     except (TimedOut, Runaway) as error:
@@ -91,7 +92,7 @@ async def call(
         if (processing := tracing.current()) is not None:
             processing.failed(raised)
         # Format it here: the logger's form, with all variables, would block the loop too long.
-        trace = "".join(traceback.format_exception(raised))
+        trace = traceback_of(raised)
         final = is_final(definition, raised)
         raise Failed(describe(raised), trace=trace, raised=raised, final=final) from None
 

@@ -80,7 +80,7 @@ class Failed(Exception):
 
     Attributes:
         error: what went wrong.
-        trace: the traceback.
+        trace: the traceback, as ``traceback_of`` makes it.
         raised: the exception, for the task's ``backoff``.
         delay: seconds until the next attempt; None: according to the task's ``backoff``.
         final: whether not to try again.

@@ -18,7 +18,7 @@ from disque_trio.tasks.current import CurrentJob, running
 from disque_trio.tasks.definition import DEFAULT_BACKOFF, Backoff, Definition
 from disque_trio.tasks.depends import needs_of
 from disque_trio.tasks.ending import Ended, Ending, Failed, Held, JobCancelled, Kind
-from disque_trio.tasks.errors import BadJob, BucketFailed, MembersFailed
+from disque_trio.tasks.errors import BadJob, BucketFailed, MembersFailed, Retry
 from disque_trio.tasks.hooks import Failure, Running, around
 from disque_trio.tasks.looking import store
 from disque_trio.tasks.members import GROUP, as_told, behind
@@ -68,14 +68,39 @@ class Outcome:
         task: the name of the task; empty if the job does not name one.
         seconds: how long it took.
         error: what went wrong, such as ``ValueError: no such address``; empty if nothing did.
-        trace: the traceback of the task's exception; empty if it raised none, or an expected one.
+        failed: of a run that failed, what more there is to say of that.
     """
 
     kind: Kind
     task: str
     seconds: float
     error: str = ""
-    trace: str = ""
+    failed: "FailedRun | None" = None
+
+    @property
+    def trace(self) -> str:
+        """The traceback of the task's exception; empty if it raised none, or an expected one."""
+        return "" if self.failed is None else self.failed.trace
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRun:
+    """A run that failed.
+
+    Attributes:
+        attempt: the number of the attempt. Runs that ended with their worker are not counted.
+        most: how many attempts there may be; None: that is not known.
+        next_in: the seconds until the next one; None if there will be none.
+        trace: see ``Failed``.
+        is_expected: whether nobody has to look at it: the task has asked to be tried again, or a
+            worker that knows it may take the job.
+    """
+
+    attempt: int
+    most: int | None
+    next_in: float | None
+    trace: str
+    is_expected: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +155,7 @@ class Execution:
         task = headers.get(TASK, "")
         definition = self._core.tasks.get(task)
         ended = Ended("done")
-        trace = ""
+        failed: FailedRun | None = None
         if task and (processing := tracing.current()) is not None:
             processing.describe("task", task)
         given = _Given(headers, _UNREADABLE)
@@ -148,12 +173,12 @@ class Execution:
             job.drop()
             ended = Ended("cancelled")
         except Failed as failure:
-            trace = failure.trace
             ending = self._failed(job, definition, given, failure)
+            failed = _failed_run(job, definition, given.past, failure, ending.delay)
             if self._core.hooks.events and task != GROUP:
                 await self._tell_failure(job, definition, headers, failure, ending.delay)
             ended = await self._settle(job, ending)
-        return Outcome(ended.kind, task, time.monotonic() - began, ended.error, trace)
+        return Outcome(ended.kind, task, time.monotonic() - began, ended.error, failed)
 
     async def _settle(self, job: Held, ending: Ending) -> Ended:
         if self._settling is not None:
@@ -462,6 +487,20 @@ def _current(job: Held, definition: Definition | None, headers: Mapping[str, str
         headers,
         job,
         DEFAULT_BACKOFF if definition is None else definition.backoff,
+    )
+
+
+def _failed_run(
+    job: Held, definition: Definition | None, past: Past, failure: Failed, next_in: float | None
+) -> FailedRun:
+    most = None if definition is None or failure.unknown else definition.retries + 1
+    expected = failure.unknown or isinstance(failure.raised, Retry)
+    return FailedRun(
+        1 + job.nacks - past.returned,
+        most,
+        next_in,
+        failure.trace,
+        expected and next_in is not None,
     )
 
 

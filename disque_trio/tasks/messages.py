@@ -15,6 +15,7 @@ from disque_trio.job_options import MAX_HEADERS_SIZE
 from disque_trio.tasks.errors import BadJob, BucketFailed
 from disque_trio.tasks.serializers import Serializer
 from disque_trio.tasks.uniqueness import OF_KEYS, of_addjob
+from disque_trio.tracebacks import sole
 
 CONTENT_TYPE = "content-type"
 TASK = "task"
@@ -40,6 +41,8 @@ MOST_FOLLOWING: Final = 32_768
 DAY = 86_400.0
 """Seconds to keep the key of a following step. The job before it is not delivered again later than
 that, unless it lives longer than a day."""
+
+_NAMED: Final = 3  # exceptions of a group in a text
 
 MOST_REASON = 4000
 """The most bytes in a reason; a node accepts 4096."""
@@ -332,8 +335,14 @@ def result_of(serializer: Serializer, value: Any, empty: Result, task: str, stor
 
 
 def describe(error: BaseException) -> str:
-    """Format an error: ``ValueError: no such address``."""
-    return f"{type(error).__name__}: {error}".removesuffix(": ")
+    """Format an error: ``ValueError: no such address``; of a group, also what is in it."""
+    error = sole(error)
+    text = f"{type(error).__name__}: {error}".removesuffix(": ")
+    if isinstance(error, BaseExceptionGroup):
+        inside = [describe(one) for one in error.exceptions[:_NAMED]]
+        more = len(error.exceptions) - len(inside)
+        text += ": " + "; ".join(inside) + (f" and {more} more" if more else "")
+    return text
 
 
 def reason_of(error: str) -> bytes:

@@ -19,7 +19,6 @@ from disque_trio.worker.round_robin import RoundRobin
 from disque_trio.worker.tally import Tally, Waits
 
 _PAUSE = 1.0  # s until a slot that cannot take a job tries again
-_ERRORS = ("dead", "runaway", "lost")
 
 
 def loops_of(
@@ -216,13 +215,21 @@ class Slots:
             self._page.deadline = min(self._deadlines.values(), default=math.inf)
 
     def _report(self, job: HeldJob, outcome: Outcome) -> None:
-        is_error = outcome.kind in _ERRORS or outcome.trace
-        (self._log.warning if is_error else self._log.verbose)(
-            "task " + outcome.kind,
-            task=outcome.task,
-            queue=job.queue,
-            job=job.id,
-            seconds=round(outcome.seconds, 3),
-            **({"error": outcome.error} if outcome.error else {}),
-            **({"exception": outcome.trace} if outcome.trace else {}),
-        )
+        failed = outcome.failed
+        tell = self._log.warning
+        if outcome.kind != "lost" and (failed is None or failed.is_expected):
+            tell = self._log.verbose
+        elif failed is not None and failed.next_in is None:
+            tell = self._log.error
+        fields: dict[str, object] = {"task": outcome.task, "queue": job.queue, "job": job.id}
+        if failed is not None:
+            most = "" if failed.most is None else f" of {failed.most}"
+            fields["attempt"] = f"{failed.attempt}{most}"
+        if outcome.error:
+            fields["error"] = outcome.error
+        if failed is not None and failed.next_in is not None:
+            fields["next_in"] = round(failed.next_in, 3)
+        fields["seconds"] = round(outcome.seconds, 3)
+        if outcome.trace:
+            fields["exception"] = outcome.trace
+        tell("task " + outcome.kind, **fields)

@@ -1,10 +1,9 @@
 """What a job has been through travels in the reason of its last NACK."""
 
-import traceback
-
 import pytest
 
 from disque_trio.job_past import MOST, NOTHING, Past, death, split_trace, with_trace
+from disque_trio.tracebacks import traceback_of
 
 
 def read(reason: bytes) -> Past:
@@ -80,7 +79,7 @@ def trace_of(text: str) -> str:
     try:
         fail(text)
     except ValueError as error:
-        return "".join(traceback.format_exception(error))
+        return traceback_of(error)
     raise AssertionError
 
 
@@ -104,21 +103,26 @@ def test_a_long_traceback_is_cut_at_its_start_and_leaves_room_for_the_counts() -
     assert Past.read(reason.decode()).returned == 1
 
 
-def test_calls_of_the_worker_are_left_out() -> None:
-    text = (
-        "Traceback (most recent call last):\n"
-        '  File "/lib/disque_trio/tasks/calling.py", line 1, in x\n'
-        '    y()\n  File "/app/shop.py", line 2, in y\n    z()\n'
-        '  File "/lib/trio/_core.py", line 3, in z\n    raise OSError\nOSError\n'
-    )
-    _, trace = split_trace(with_trace("OSError", text))
-    assert [line.split('"')[1] for line in trace.splitlines()[::2]] == [
-        "/app/shop.py",
-        "/lib/trio/_core.py",
-    ]
+def test_of_a_group_the_last_member_is_kept() -> None:
+    error = ExceptionGroup("two", [ValueError("first"), KeyError("x" * 3_000)])
+    _, trace = split_trace(with_trace("ExceptionGroup: two", traceback_of(error)))
+    assert "KeyError" not in trace.splitlines()[0]
+    assert trace.splitlines()[-1].strip(" +-") == ""
 
 
-@pytest.mark.parametrize("trace", ["", "\n", "no traceback", "  | File x"])
+def test_causes_go_with_a_job_if_there_is_room() -> None:
+    try:
+        try:
+            fail("first")
+        except ValueError as error:
+            raise KeyError("then") from error
+    except KeyError as error:
+        _, trace = split_trace(with_trace("KeyError: 'then'", traceback_of(error)))
+    assert "ValueError: first" in trace
+    assert "KeyError: 'then'" not in trace
+
+
+@pytest.mark.parametrize("trace", ["", "\n", "no traceback", "OSError: x\n"])
 def test_without_calls_there_is_just_the_error(trace: str) -> None:
     assert with_trace("OSError: x", trace) == "OSError: x"
     assert split_trace("OSError: x") == ("OSError: x", "")

@@ -8,6 +8,7 @@ import trio
 from disque_trio.tasks import Disque, Reject, Retry, TaskFailed
 from disque_trio.tasks.calling import InLoop
 from disque_trio.tasks.execution import Execution
+from disque_trio.tasks.messages import describe
 from disque_trio.tasks.retrying import pause
 from tests.support.fake_job import FakeJob
 
@@ -20,6 +21,42 @@ def app() -> Disque:
 def test_delays_stay_within_their_limits() -> None:
     assert all(0.75 <= pause((1, 600), 0) <= 1.25 for _ in range(100))
     assert all(450 <= pause((1, 600), 1000) <= 600 for _ in range(100))
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ExceptionGroup("two", [ExceptionGroup("one", [OSError("x")])]), "OSError: x"),
+        (
+            ExceptionGroup("two", [OSError("x"), KeyError("y")]),
+            "ExceptionGroup: two (2 sub-exceptions): OSError: x; KeyError: 'y'",
+        ),
+        (
+            ExceptionGroup("five", [OSError("x")] * 5),
+            "ExceptionGroup: five (5 sub-exceptions): OSError: x; OSError: x; OSError: x"
+            " and 2 more",
+        ),
+    ],
+)
+def test_a_group_of_exceptions_is_named_by_what_is_in_it(error: Exception, text: str) -> None:
+    assert describe(error) == text
+
+
+async def test_a_failed_run_says_which_attempt_it_was_and_when_the_next_one_comes(
+    app: Disque,
+) -> None:
+    @app.task(name="work", retries=2, backoff=(4, 4))
+    def work() -> None:
+        raise OSError("x")
+
+    execution = Execution(app.core, InLoop())
+    again = (await execution.run(FakeJob("work", nacks=1))).failed
+    assert again is not None
+    assert (again.attempt, again.most, again.is_expected) == (2, 3, False)
+    assert again.next_in == pytest.approx(4, rel=0.26)
+    last = (await execution.run(FakeJob("work", nacks=2))).failed
+    assert last is not None
+    assert (last.attempt, last.most, last.next_in) == (3, 3, None)
 
 
 class Busy(ConnectionError):

@@ -8,7 +8,6 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from traceback import format_exception
 from typing import TypeVar
 
 import trio
@@ -38,6 +37,7 @@ from disque_trio.client.jobs import HeldJob
 from disque_trio.job_past import Past
 from disque_trio.respclient.errors import DisqueError, ReplyError
 from disque_trio.respclient.log import library_log
+from disque_trio.tracebacks import traceback_of
 
 CONNECT_SECONDS = 10.0
 UNKNOWN = "unknown"
@@ -252,5 +252,5 @@ def _error(error: BaseException) -> TaskError:
     kind = type(error)
     return TaskError(
         exception_class_path=f"{kind.__module__}.{kind.__qualname__}",
-        traceback="".join(format_exception(error)),
+        traceback=traceback_of(error),
     )

@@ -4,12 +4,11 @@ respond, and queues whose jobs nobody takes."""
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from disque_trio.health.lines import AlarmLine, own_lines
+from disque_trio.health.lines import AlarmLine
 from disque_trio.health.queues import queue_facts
 from disque_trio.health.table import CONDITIONS, CRITICAL, QUEUE, SEVERITIES, WARNING
 from disque_trio.overview.cluster import Cluster
 from disque_trio.overview.groups import CountedNode
-from disque_trio.overview.nodes import NodeState
 
 MOST_QUEUES: Final = 50  # that are looked at closely, those that wait for longest
 _LOST: Final = "peer-lost"
@@ -45,16 +44,9 @@ class Concern(NamedTuple):
         return "" if condition is None else condition.cure
 
 
-def own_alarms(state: NodeState) -> list[AlarmLine]:
-    """What a node, or a process of one, says is wrong with itself."""
-    return own_lines(state.info) if state.here else []
-
-
 def alarms_of(nodes: Iterable[CountedNode]) -> dict[str, list[AlarmLine]]:
     """What the processes of each node say is wrong with themselves, by the name of the node."""
-    return {
-        node.name: [line for state in node.states for line in own_alarms(state)] for node in nodes
-    }
+    return {node.name: [line for state in node.states for line in state.alarms] for node in nodes}
 
 
 def worst(lines: list[AlarmLine]) -> str:
@@ -67,7 +59,7 @@ def of_nodes(cluster: Cluster) -> Iterator[Concern]:
     lost: dict[str, Concern] = {}
     for state in cluster.nodes.all():
         if state.here:
-            for line in own_alarms(state):
+            for line in state.alarms:
                 concern = Concern(line.severity, line.kind, state.address, line.cause, line.since)
                 if line.kind != _LOST:
                     yield concern

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
+from disque_trio.health.lines import AlarmLine, own_lines
 from disque_trio.overview.rates import Counters
 
 COUNTED: Final = {
@@ -69,6 +70,11 @@ class NodeState:
     counters: Counters = field(default_factory=Counters)
     rounds: int = 0
     refused: str = ""
+
+    @property
+    def alarms(self) -> list[AlarmLine]:
+        """What the node, or the process of one, says is wrong with itself: the worst first."""
+        return own_lines(self.info) if self.here else []
 
     @property
     def leaving(self) -> bool:

@@ -5,7 +5,6 @@ import base64
 from typing import Any, Final
 
 from disque_trio.client.shown import ShownJob
-from disque_trio.health.lines import lines_in
 from disque_trio.overview.nodes import NodeState
 from disque_trio.overview.queues import QueueRow
 
@@ -49,7 +48,6 @@ def status_of(state: NodeState) -> str:
 
 def node_fields(state: NodeState) -> dict[str, Any]:
     """A node. Times are in seconds, ``since`` since the epoch."""
-    alarms = lines_in(state.info) if state.here else []
     return {
         "node": state.address,
         "id": state.id,
@@ -68,7 +66,7 @@ def node_fields(state: NodeState) -> dict[str, Any]:
         "delivered_per_second": state.rate("delivered"),
         "acked_per_second": state.rate("acked"),
         "failed_per_second": state.rate("failed"),
-        "alarms": [line._asdict() for line in alarms],
+        "alarms": [line._asdict() for line in state.alarms],
     }
 
 

@@ -8,7 +8,6 @@ from disque_trio import humanize
 from disque_trio.cli.subcommands.printing import DIM, RED, YELLOW, Column
 from disque_trio.cli.subcommands.subcommand import Call, Subcommand
 from disque_trio.cli.subcommands.watching import watched
-from disque_trio.health.lines import AlarmLine, lines_in
 from disque_trio.health.table import CRITICAL
 from disque_trio.overview.nodes import NodeState
 from disque_trio.overview.records import node_fields, status_of
@@ -28,18 +27,13 @@ class NodeRow:
         return status_of(self.state)
 
     @property
-    def alarms(self) -> list[AlarmLine]:
-        """What it says is wrong with it."""
-        return lines_in(self.state.info) if self.state.here else []
-
-    @property
     def trouble(self) -> str:
         """Why it cannot be reached, or the worst of its alarms, and how many there are besides."""
         if not self.state.here:
             return self.state.problem
         if self.state.refused:
             return self.state.refused
-        alarms = self.alarms
+        alarms = self.state.alarms
         more = f" (and {len(alarms) - 1} more)" if len(alarms) > 1 else ""
         return alarms[0].cause + more if alarms else ""
 
@@ -51,9 +45,9 @@ class NodeRow:
 
 
 def _colour(row: NodeRow) -> str:
-    if not row.state.here or any(line.severity == CRITICAL for line in row.alarms):
+    if not row.state.here or any(line.severity == CRITICAL for line in row.state.alarms):
         return RED
-    return YELLOW if row.alarms or row.state.leaving else ""
+    return YELLOW if row.state.alarms or row.state.leaving else ""
 
 
 def _rate(name: str) -> Column[NodeRow]:

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+from disque_trio.cli.subcommands.nodes import NodeRow
 from disque_trio.client import Policy
 from disque_trio.health.lines import AlarmLine, format_line
 from disque_trio.health.table import NO_WORKER_AFTER, WAITS_TOO_LONG
-from disque_trio.overview.attention import concerns, own_alarms, summary
+from disque_trio.overview.attention import concerns, summary
 from disque_trio.overview.cluster import Cluster
 from disque_trio.overview.policies import Policies
+from disque_trio.overview.records import node_fields
 from tests.unit.overview.test_queues import stat
 
 A, B = "a:1", "b:1"
@@ -67,6 +69,11 @@ def test_of_several_processes_each_is_asked_about_itself() -> None:
     responded(cluster, A, *lines, process="0")
     responded(cluster, B, *lines, process="1")
     assert told(cluster) == [("critical", "disk-full", A), ("warning", "rewrite", B)]
+    for address, kind in ((A, "disk-full"), (B, "rewrite")):
+        state = cluster.nodes.get(address)
+        assert state is not None
+        assert [alarm["kind"] for alarm in node_fields(state)["alarms"]] == [kind]
+        assert NodeRow(state, NOW).trouble == state.alarms[0].cause
 
 
 def test_a_node_that_is_gone_says_nothing_any_more() -> None:
@@ -75,7 +82,7 @@ def test_a_node_that_is_gone_says_nothing_any_more() -> None:
     cluster.lost(A, "it hangs", NOW)
     state = cluster.nodes.get(A)
     assert state is not None
-    assert own_alarms(state) == []
+    assert state.alarms == []
     assert told(cluster) == [("critical", "peer-lost", A)]
 
 

@@ -5,7 +5,7 @@ from typing import Final
 from disque_console.model.budgets import budgets
 from disque_console.model.membership import members, together
 from disque_console.web.visit import Shown, Visit
-from disque_trio.overview.attention import alarms_of, own_alarms
+from disque_trio.overview.attention import alarms_of
 from disque_trio.overview.groups import groups
 
 MATRIX: Final = 30  # nodes; the table of links is not shown for more
@@ -24,6 +24,6 @@ async def view(visit: Visit) -> Shown:
             "matrix": len(found) <= MATRIX,
             "users": budgets(states),
             "together": alarms_of(counted),
-            "alarms": {state.address: own_alarms(state) for state in states},
+            "alarms": {state.address: state.alarms for state in states},
         }
     )

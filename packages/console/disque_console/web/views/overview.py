@@ -5,7 +5,7 @@ from typing import Final
 from disque_console.web.charts import Line, chart
 from disque_console.web.visit import Shown, Visit
 from disque_trio import humanize
-from disque_trio.overview.attention import alarms_of, concerns, own_alarms
+from disque_trio.overview.attention import alarms_of, concerns
 from disque_trio.overview.groups import groups
 from disque_trio.overview.nodes import COUNTED
 
@@ -17,7 +17,7 @@ async def view(visit: Visit) -> Shown:
     """The first page."""
     cluster = visit.cluster
     nodes = groups(cluster.nodes.all())
-    alarms = {state.address: own_alarms(state) for state in cluster.nodes.all()}
+    alarms = {state.address: state.alarms for state in cluster.nodes.all()}
     longest = cluster.queues.top("length", LONGEST)
     oldest = cluster.queues.top("oldest", 1)
     return Shown(

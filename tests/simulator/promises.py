@@ -7,9 +7,8 @@ exemption says why it is one.
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from disque_trio.node.core.changes.contents import is_delivered
 from disque_trio.node.core.changes.scatter_gather import PATIENCE
-from disque_trio.node.core.jobs.job import ACTIVE, QUEUED, Job
+from disque_trio.node.core.jobs.job import ACTIVE, QUEUED, Job, is_delivered
 from disque_trio.node.core.lifecycle.successors import successor_id
 from disque_trio.protocol import trailer
 from tests.simulator.events import MS, SECOND

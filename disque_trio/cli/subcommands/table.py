@@ -31,6 +31,7 @@ TABLE = (
     Listing("export", "Write jobs to a file.", "export"),
     Listing("backup", "Copy the files of the nodes of this machine.", "backup"),
     Listing("cluster create", "Make nodes a cluster.", "cluster_create"),
+    Listing("cluster leave", "Empty a node, so that it can be stopped for good.", "cluster_leave"),
     Listing("import", "Add the jobs of such a file.", "importing"),
     Listing("definitions export", "Write policies, schedules and users.", "definitions_export"),
     Listing("definitions import", "Set those of such a file.", "definitions_import"),

@@ -1,5 +1,6 @@
 """CLUSTER and HELLO: list, add and remove nodes of the cluster."""
 
+from collections.abc import Callable
 from typing import Final
 
 from disque_trio.cluster.keyring import parse_key
@@ -33,45 +34,33 @@ def cluster(node: Node, client: Client, args: list[bytes]) -> None:
     """CLUSTER and its subcommands."""
     word = args[1].lower()
     count = len(args)
-    answer: Value
-    if word == b"nodes" and count == 2:
-        answer = Text(_nodes(node).encode())
-    elif word == b"processes" and count == 2:
-        answer = _processes(node, client)
-    elif word == b"info" and count == 2:
-        answer = Text(_info(node).encode())
-    elif word == b"myid" and count == 2:
-        answer = node.id
-    elif word == b"meet" and count in (4, 6):
+    answer = _ANSWERS.get(word) if count == 2 else None
+    if answer is not None:
+        client.out.append(encode(answer(node, client), client.resp))
+        return
+    if word == b"meet" and count in (4, 6):
         key = _key_to_show(node, args[4:])
         _meet(node, client, args[2].decode("utf-8", "replace"), args[3], key)
         return
-    elif word == b"mykey" and count == 2:
-        answer = _trust(node).key.hex().encode()
-    elif word == b"keys" and count == 2:
-        answer = _keys(node)
-    elif word == b"leaving" and count == 2:
+    if word == b"leaving" and count == 2:
         client.out.append(b"+yes\r\n" if node.peers.leaving else b"+no\r\n")
         return
+    if word == b"leaving" and count == 3:
+        _set_leaving(node, args[2].lower())
+    elif word == b"reset" and count in (2, 3):
+        _reset(node, args[2].lower() if count == 3 else b"soft")
+    elif word == b"saveconfig" and count == 2:
+        _save(node)
+    elif word == b"forget" and count == 3:
+        _forget(node, args[2])
+    elif word == b"expel" and count == 3:
+        _expel(node, args[2])
+    elif word == b"readmit" and count == 3:
+        _readmit(node, args[2])
     else:
-        if word == b"leaving" and count == 3:
-            _set_leaving(node, args[2].lower())
-        elif word == b"reset" and count in (2, 3):
-            _reset(node, args[2].lower() if count == 3 else b"soft")
-        elif word == b"saveconfig" and count == 2:
-            _save(node)
-        elif word == b"forget" and count == 3:
-            _forget(node, args[2])
-        elif word == b"expel" and count == 3:
-            _expel(node, args[2])
-        elif word == b"readmit" and count == 3:
-            _readmit(node, args[2])
-        else:
-            raise CommandError(_FALLBACK)
-        client.out.append(OK)
-        _tell(node, client, word, args[2:])
-        return
-    client.out.append(encode(answer, client.resp))
+        raise CommandError(_FALLBACK)
+    client.out.append(OK)
+    _tell(node, client, word, args[2:])
 
 
 def _tell(node: Node, client: Client, word: bytes, rest: list[bytes]) -> None:
@@ -118,6 +107,14 @@ def _set_leaving(node: Node, word: bytes) -> None:
     if word not in (b"yes", b"no"):
         raise CommandError("ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'")
     node.set_leaving(word == b"yes")
+
+
+def _hand_over(node: Node) -> int:
+    """Begin, or go on, to give all jobs away. Returns how many others may not have."""
+    if not node.peers.leaving:
+        raise CommandError("ERR This node stays. CLUSTER LEAVING yes comes first")
+    node.handover.begin(node.now)
+    return node.handover.left()
 
 
 def _reset(node: Node, word: bytes) -> None:
@@ -293,6 +290,17 @@ def qowner(node: Node, client: Client, args: list[bytes]) -> None:
 def _myself(node: Node, priority: int) -> Peer:
     ip, port = node.peers.endpoint()
     return Peer(node.id, ip, port, priority, node.peers.tls_port, node.peers.own_process)
+
+
+_ANSWERS: "Final[dict[bytes, Callable[[Node, Client], Value]]]" = {
+    b"nodes": lambda node, client: Text(_nodes(node).encode()),
+    b"processes": _processes,
+    b"info": lambda node, client: Text(_info(node).encode()),
+    b"myid": lambda node, client: node.id,
+    b"mykey": lambda node, client: _trust(node).key.hex().encode(),
+    b"keys": lambda node, client: _keys(node),
+    b"handover": lambda node, client: _hand_over(node),
+}
 
 
 def _place(peer: Peer, tls: bool) -> list[Value]:

@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from disque_trio.node.core.changes.contents import is_delivered
 from disque_trio.node.core.changes.state_counts import stage_of
-from disque_trio.node.core.jobs.job import STATE_NAMES, Job
+from disque_trio.node.core.jobs.job import STATE_NAMES, Job, is_delivered
 from disque_trio.node.core.node import Node
 from disque_trio.respserver.words import Found
 

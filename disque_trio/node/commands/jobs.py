@@ -17,7 +17,6 @@ from disque_trio.node.commands.arguments import (
 )
 from disque_trio.node.commands.endings import ack_ending, end_jobs, has_result
 from disque_trio.node.commands.reach import Reach, may_end_others
-from disque_trio.node.core.changes.contents import is_delivered
 from disque_trio.node.core.copies.few_copies import MOST_IDS
 from disque_trio.node.core.jobs.job import (
     ACKED,
@@ -27,6 +26,7 @@ from disque_trio.node.core.jobs.job import (
     STATE_NAMES,
     Job,
     first_due,
+    is_delivered,
 )
 from disque_trio.node.core.node import LEAVING, Node
 from disque_trio.node.core.queues.entries import (

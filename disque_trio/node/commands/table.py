@@ -201,12 +201,13 @@ def _commands() -> list[Command[Node]]:
         Command("restart", 1, "admin readonly", server.restart, "",
                 "Replace the process with a new one; jobs and queues stay.", "server"),
         Command("cluster", -2, "admin readonly", cluster.cluster,
-                "NODES | PROCESSES | INFO | MYID | LEAVING [yes|no] | RESET [SOFT|HARD] "
+                "NODES | PROCESSES | INFO | MYID | LEAVING [yes|no] | HANDOVER | RESET [SOFT|HARD] "
                 "| SAVECONFIG | FORGET id | MEET host port [KEY key] | MYKEY | KEYS "
                 "| EXPEL key-or-id | READMIT key",
                 "Show and change the cluster.", "cluster",
                 parts={"nodes processes info myid mykey keys": "",
-                       "leaving reset saveconfig forget meet expel readmit": "admin dangerous"}),
+                       "leaving handover reset saveconfig forget meet expel readmit":
+                       "admin dangerous"}),
         # ---- names from the first release
         Command("getjobs", -2, "write fast @blocking", jobs.getjob, _GETJOB,
                 "Another name of GETJOB.", "jobs", alias_of="getjob", needs={"queue": TAKE},

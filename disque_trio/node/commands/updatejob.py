@@ -8,9 +8,16 @@ from disque_trio.node.commands.arguments import (
     parse_seconds,
     require_extensions,
 )
-from disque_trio.node.core.changes.contents import Contents, is_delivered
+from disque_trio.node.core.changes.contents import Contents
 from disque_trio.node.core.changes.updates import DELIVERED_TEXT
-from disque_trio.node.core.jobs.job import ACKED, JOB_OVERHEAD, UINT32_MAX, WAIT_REPL, Job
+from disque_trio.node.core.jobs.job import (
+    ACKED,
+    JOB_OVERHEAD,
+    UINT32_MAX,
+    WAIT_REPL,
+    Job,
+    is_delivered,
+)
 from disque_trio.node.core.node import Node
 from disque_trio.protocol.bus import MAX_JOB
 from disque_trio.resp.ints import parse_int

@@ -17,6 +17,7 @@ from disque_trio.node.core.clocks import Clocks
 from disque_trio.node.core.copies.admissions import Admissions
 from disque_trio.node.core.copies.copies import Copies
 from disque_trio.node.core.copies.few_copies import FewCopies
+from disque_trio.node.core.copies.handover import Handover
 from disque_trio.node.core.copies.placement import Placement
 from disque_trio.node.core.copies.replication import Replication
 from disque_trio.node.core.delivery.deliveries import Deliveries
@@ -95,6 +96,7 @@ class Node(Machine):
         replication: adds jobs and copies them.
         requeue: queues jobs again. lots: jobs that stay queued, many of which are told at once.
         ack_gc: ends jobs.
+        handover: gives everything away before this node leaves.
         dead_letters: what becomes of jobs that nobody could process. copies: of what they become.
         few_copies: the jobs that have too few copies.
         scatter_gather: work on a queue on all nodes.
@@ -160,7 +162,8 @@ class Node(Machine):
         requeue = self.requeue = Requeue(core, exports, letters, successors, Pauses(core), lots)
         updates = self.updates = Updates(core, exports, requeue)
         replication = self.replication = Replication(core, placement, exports, updates.take)
-        replication.on_copy = copies.confirmed
+        self.handover = Handover(core, placement, exports)
+        replication.on_copy = self._copied
         federation = self.federation = Federation(core, exports, updates.take)
         self.farewell = Farewell(core, federation)
         self.dead_nodes = DeadNodes(core, copies)
@@ -228,6 +231,14 @@ class Node(Machine):
         if leaving:
             self.unblock_all()
             self.consumers.stop_all(LEAVING[1:].rstrip())
+        else:
+            self.handover.end()
+
+    def _copied(self, node: bytes, id: bytes) -> None:
+        """Note that ``node`` holds a copy of the job ``id``, for which no ADDJOB waits."""
+        self.copies.confirmed(node, id)
+        if self.handover.active:
+            self.handover.confirmed(node, id)
 
     def tick(self, now: int) -> None:
         """Do the work due at ``now``: queue jobs again, expire them, end waits. A call handles at
@@ -270,6 +281,7 @@ class Node(Machine):
         self.ack_gc.go_on()
         self.copies.go_on(now)
         self.few_copies.go_on(now)
+        self.handover.go_on(now)
         self.job_waits.go_on(now)
         self.job_waits.tick(now)
         self.updates.tick(now)
@@ -293,6 +305,7 @@ class Node(Machine):
         timer.wake_by(self.ack_gc.due)
         timer.wake_by(self.copies.due)
         timer.wake_by(self.few_copies.due)
+        timer.wake_by(self.handover.due)
         timer.wake_by(self.dead_nodes.due)
         timer.wake_by(self.lots.due)
 
@@ -605,6 +618,7 @@ class Node(Machine):
         self.ack_gc.flush()
         self.copies.flush()
         self.few_copies.flush()
+        self.handover.flush()
         self.claims.flush()
         self.key_drops.flush()
         self.replacements.flush()

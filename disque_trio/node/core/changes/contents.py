@@ -4,7 +4,6 @@ from disque_trio.eventlog import schema
 from disque_trio.node.core.federation.exports import Exports
 from disque_trio.node.core.jobs.job import (
     ACTIVE,
-    FLAG_DELIVERED,
     FLAG_PAUSED,
     FLAG_QUEUED_BEFORE,
     FLAG_WILLQUEUE,
@@ -16,6 +15,7 @@ from disque_trio.node.core.jobs.job import (
     WAIT_REPL,
     Job,
     first_due,
+    is_delivered,
 )
 from disque_trio.node.core.lifecycle.requeue import Requeue, why_due
 from disque_trio.node.core.queues.core import Core
@@ -62,12 +62,6 @@ class Contents:
             or self.priority != job.flags & FLAGS_PRIORITY
             or self.group != trailer.group
         )
-
-
-def is_delivered(job: Job) -> bool:
-    """Whether a client of this node has ``job``. A client that handed it back does not, even if
-    the job pauses before it is queued."""
-    return job.state == ACTIVE and job.flags & (FLAG_DELIVERED | FLAG_PAUSED) == FLAG_DELIVERED
 
 
 class ContentsSetter:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
-from disque_trio.node.core.changes.contents import Contents, is_delivered
+from disque_trio.node.core.changes.contents import Contents
 from disque_trio.node.core.changes.updates import DELIVERED, ENDED, SUPERSEDED, Updates
-from disque_trio.node.core.jobs.job import ACKED, QUEUED, WAIT_REPL, Job, first_due
+from disque_trio.node.core.jobs.job import ACKED, QUEUED, WAIT_REPL, Job, first_due, is_delivered
 from disque_trio.node.core.jobs.key_messages import AGAIN, HAS_STARTED, REPLACED
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.rpc.calls import REPLACE, Question

@@ -8,7 +8,6 @@ for all who asked before it began; later requests wait for the next one, so ther
 from collections.abc import Callable
 from typing import Final
 
-from disque_trio.node.core.changes.contents import is_delivered
 from disque_trio.node.core.jobs.job import (
     ACTIVE,
     FLAG_PAUSED,
@@ -17,6 +16,7 @@ from disque_trio.node.core.jobs.job import (
     WAIT_REPL,
     Job,
     first_due,
+    is_delivered,
 )
 from disque_trio.node.core.jobs.registry import SHARDS
 from disque_trio.node.core.jobs.trailers import Trailers

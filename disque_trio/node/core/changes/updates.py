@@ -20,7 +20,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from disque_trio.eventlog import schema
-from disque_trio.node.core.changes.contents import Contents, ContentsSetter, is_delivered
+from disque_trio.node.core.changes.contents import Contents, ContentsSetter
 from disque_trio.node.core.federation.exports import Exports
 from disque_trio.node.core.jobs.job import (
     ACKED,
@@ -33,6 +33,7 @@ from disque_trio.node.core.jobs.job import (
     WAIT_REPL,
     Job,
     first_due,
+    is_delivered,
 )
 from disque_trio.node.core.jobs.registry import SHARDS
 from disque_trio.node.core.lifecycle.requeue import Requeue

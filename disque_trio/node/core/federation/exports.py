@@ -237,6 +237,13 @@ class Exports:
             count = min(count, max(policy.rate // (policy.period * 10), policy.burst, 1))
         return self._give(id, queue, self._portion(queue, count, spare, False))
 
+    def hand_over(self, id: bytes, queue: Queue, count: int) -> int:
+        """Send up to ``count`` jobs of ``queue`` to the node ``id``, which has not asked: this one
+        leaves the cluster. Returns how many."""
+        if not self._reads(id):
+            return 0
+        return self._give(id, queue, min(count, queue.deliverable()))
+
     def remember(self, sender: bytes, message: QueueMessage) -> None:
         """Reserve the next job that ``sender`` asks for with ``message``, NEEDJOBS, unless a client
         of this node wants it. Otherwise ``sender`` would have to wait until it asks again."""

@@ -254,6 +254,12 @@ class JobIds:
         return b"%b%b%b" % (self._prefix, self._pool[start : start + 24], self._ending)
 
 
+def is_delivered(job: Job) -> bool:
+    """Whether a client of this node has ``job``. A client that handed it back does not, even if
+    the job pauses before it is queued."""
+    return job.state == ACTIVE and job.flags & (FLAG_DELIVERED | FLAG_PAUSED) == FLAG_DELIVERED
+
+
 def is_maker(node: bytes, job: bytes) -> bool:
     """Whether ``node`` made the job with the id ``job``."""
     return job[2:10] == node[:8]

@@ -6,7 +6,7 @@ from heapq import nlargest, nsmallest
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from disque_trio.health.queues import QueueSeen
-from disque_trio.health.table import NO_WORKER_AFTER, WAITS_TOO_LONG
+from disque_trio.health.table import DEAD_WITHIN, NO_WORKER_AFTER, WAITS_TOO_LONG
 from disque_trio.overview.names import matching
 from disque_trio.overview.rates import Counters
 from disque_trio.overview.series import Series
@@ -139,6 +139,7 @@ class QueueTable:
         self._order: dict[tuple[str, bool], list[str]] = {}  # until something changes
         self._histories: dict[str, Series] = {}
         self._counted: dict[str, float] = {}  # by node: when the count of all its jobs began
+        self._letters: dict[str, dict[str, int]] = {}  # by node: its dead letters then, by queue
         self._listed: dict[str, Set[str]] = {}  # by node: the queues that it has
         # Since when the jobs of a queue wait, and none was given out, by queue.
         self._unserved: dict[str, float] = {}
@@ -214,6 +215,7 @@ class QueueTable:
         """Take a node's counts of all its jobs, made from ``begun`` to ``now`` and to be shown for
         ``keep`` seconds. Queues not in ``counts`` have no such jobs; those in it need not have
         queued ones."""
+        self._note_deaths(node, counts, begun, now)
         self._counted[node] = begun
         # Of those that the node lists, QSTAT tells how many jobs are queued.
         for queue in counts.keys() - self._listed.get(node, counts.keys()):
@@ -224,12 +226,24 @@ class QueueTable:
                 continue
             found = counts.get(queue, NOTHING)
             share.full_asked, share.full_until = begun, now + keep
-            if share.dead is not None and found[2] > share.dead:
-                self._died[queue] = now, found[2] - share.dead
             if found != (share.delayed, share.in_hand, share.dead) or share.paged is not None:
                 share.paged = None  # nobody has said
                 share.delayed, share.in_hand, share.dead = found
                 self._touch(queue)
+
+    def _note_deaths(
+        self, node: str, counts: Mapping[str, Counts], begun: float, now: float
+    ) -> None:
+        """Note which queues have more dead letters there than at the last count, unless that was
+        too long ago to say that they are new."""
+        found = {queue: count[2] for queue, count in counts.items() if count[2]}
+        last = self._counted.get(node)
+        if last is not None and begun - last < DEAD_WITHIN:
+            before = self._letters.get(node, {})
+            for queue, dead in found.items():
+                if dead > before.get(queue, 0):
+                    self._died[queue] = now, dead - before.get(queue, 0)
+        self._letters[node] = found
 
     def counted_since(self, nodes: Iterable[str]) -> float | None:
         """When the oldest of the counts of ``nodes`` began; None if one is missing."""
@@ -265,6 +279,7 @@ class QueueTable:
     def node_lost(self, node: str) -> None:
         """Drop the shares of a node that has become unreachable."""
         self._counted.pop(node, None)
+        self._letters.pop(node, None)
         self._listed.pop(node, None)
         for queue in [queue for queue, shares in self._shares.items() if node in shares]:
             self.gone(node, queue)
@@ -299,7 +314,7 @@ class QueueTable:
 
     def waiting(self, now: float, letters: Set[str], most: int) -> list[QueueSeen]:
         """The queues whose jobs may have waited for too long at ``now`` (s), and those that have
-        got dead letters; at most ``most`` of either, and none of the queues of ``letters``."""
+        got dead letters; at most ``most`` of either. The jobs of ``letters`` wait for people."""
         late = [name for name, at in self._unserved.items() if now - at >= NO_WORKER_AFTER]
         names = nsmallest(most, late, key=self._unserved.__getitem__)
         names += [row.name for row in self.top("oldest", most) if row.oldest >= WAITS_TOO_LONG]
@@ -307,7 +322,7 @@ class QueueTable:
         found = []
         for name in dict.fromkeys(names):
             row = self.row(name)
-            if row is None or name in letters:
+            if row is None:
                 continue
             unserved, died = self._unserved.get(name), self._died.get(name)
             found.append(
@@ -318,7 +333,7 @@ class QueueTable:
                     row.paused in ("out", "all"),
                     row.blocked,
                     None if unserved is None else now - unserved,
-                    row.dead is not None and row.dead >= row.length > 0,
+                    name in letters or (row.dead is not None and row.dead >= row.length > 0),
                     None if died is None else now - died[0],
                     0 if died is None else died[1],
                 )

@@ -5,7 +5,7 @@ from typing import Any
 from disque_trio.cli.subcommands.nodes import NodeRow
 from disque_trio.client import Policy
 from disque_trio.health.lines import AlarmLine, format_line
-from disque_trio.health.table import NO_WORKER_AFTER, WAITS_TOO_LONG
+from disque_trio.health.table import DEAD_WITHIN, NO_WORKER_AFTER, WAITS_TOO_LONG
 from disque_trio.overview.attention import concerns, summary
 from disque_trio.overview.cluster import Cluster
 from disque_trio.overview.policies import Policies
@@ -131,3 +131,28 @@ def test_new_dead_letters_are_named_for_a_while() -> None:
     cluster.queues.counted(A, {"q": (0, 0, 5)}, NOW + 5, NOW + 6, 60)
     assert told(cluster, NOW + 7) == [("warning", "dead-letters", "q")]
     assert "2 jobs" in concerns(cluster, NOW + 7)[0].text
+
+
+def test_the_first_dead_letter_of_a_queue_is_new_if_all_were_counted_before() -> None:
+    cluster = Cluster()
+    cluster.queues.counted(A, {}, NOW, NOW + 1, 60)
+    take(cluster, NOW + 2, 1)
+    cluster.queues.counted(A, {"q": (0, 0, 1)}, NOW + 5, NOW + 6, 60)
+    assert told(cluster, NOW + 7) == [("warning", "dead-letters", "q")]
+
+
+def test_a_dead_letter_that_may_be_as_old_as_the_last_count_is_not_new() -> None:
+    cluster = Cluster()
+    cluster.queues.counted(A, {}, NOW, NOW + 1, 60)
+    late = NOW + DEAD_WITHIN
+    cluster.queues.counted(A, {"q": (0, 0, 1)}, late, late + 1, 60)
+    assert told(cluster, late + 2) == []
+
+
+def test_new_dead_letters_are_named_in_a_queue_that_is_for_them() -> None:
+    cluster = Cluster()
+    cluster.policies = Policies([Policy("mail", dead="q")])
+    cluster.queues.counted(A, {}, NOW, NOW + 1, 60)
+    take(cluster, NOW + 2, 1, oldest_job_age=WAITS_TOO_LONG * 1000)
+    cluster.queues.counted(A, {"q": (0, 0, 1)}, NOW + 5, NOW + 6, 60)
+    assert told(cluster, NOW + 7) == [("warning", "dead-letters", "q")]

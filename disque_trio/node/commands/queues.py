@@ -102,6 +102,7 @@ def _tell_all(node: Node, name: bytes, resp: int, tally: JobStateCounts) -> byte
         if not (tally.delayed or tally.in_hand or tally.waiting):
             return null_array(resp)
         queue = Queue(name, node.now)  # not made yet, or forgotten: nothing was queued for long
+        queue.traffic = node.queues.traffic(name)
     counted: list[Value] = [
         b"jobs-delayed", tally.delayed,
         b"jobs-in-hand", tally.in_hand,
@@ -129,7 +130,8 @@ def _describe(node: Node, queue: Queue) -> list[Value]:
         b"pause", PAUSE_NAMES[queue.paused],
         b"oldest-job-age", queue.oldest_age(node.now),
         b"jobs-expired", queue.jobs_expired,
-        b"jobs-acked", queue.jobs_acked,
+        b"jobs-acked", queue.traffic.acked,
+        *queue.traffic.describe(node.now),
     ]  # fmt: skip
     return fields + node.limits.describe(queue)
 

@@ -409,6 +409,7 @@ class Exports:
                 lately.append(job.id)
         notes.peer = before
         self._note_given(id, lately)
+        queue.traffic.exported += number
         if queue.imports is not None:
             queue.imports.gave(queue.jobs_out)
         if writer is not None and writer.parts:

@@ -334,7 +334,7 @@ class Federation:
             replicas.add(job, sender)
         job.flags &= ~(FLAG_DELIVERED | HELD_BACK)
         job.place = None
-        store.put(job)
+        store.put(job).traffic.imported += 1
         store.progress.note(job)
         if self._notes.noting:
             self._notes.note(schema.IMPORTED, job, new=True)

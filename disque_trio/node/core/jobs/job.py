@@ -73,13 +73,15 @@ class Taking:
         last_seen: when they were delivered, or WORKING was last sent, in ms since the epoch.
         progress: how far the client is with its one job, as it said: a number from 0 to 1, a space,
             and a text; empty: it has not said.
+        since: when they were delivered, in ms since the epoch.
     """
 
-    __slots__ = ("client", "last_seen", "progress")
+    __slots__ = ("client", "last_seen", "progress", "since")
 
-    def __init__(self, client: int, last_seen: int, progress: bytes = b"") -> None:
+    def __init__(self, client: int, last_seen: int, progress: bytes = b"", since: int = 0) -> None:
         self.client: i64 = client
         self.last_seen: i64 = last_seen
+        self.since: i64 = since or last_seen
         self.progress = progress
 
 

@@ -144,6 +144,7 @@ class Requeue:
         if job.taking is not None and self._machine.now - job.taking.last_seen >= TELL_AFTER:
             self._replicas.announce(job, bus.QUEUED)  # they may have heard that it left
         store.put(job)
+        store.queues.queued_again[job.id] = self._machine.now
         store.progress.note(job)
         if self._notes.noting:
             self._notes.note(schema.QUEUED, job, schema.BY_DISCONNECT)
@@ -203,7 +204,7 @@ class Requeue:
             store.progress.note(job)
         taking = job.taking
         if progress and taking is not None:
-            job.taking = Taking(taking.client, taking.last_seen, progress)
+            job.taking = Taking(taking.client, taking.last_seen, progress, taking.since)
         if self._notes.noting:
             self._notes.note(schema.WORKING, job)
         return job.retry
@@ -431,7 +432,8 @@ class Requeue:
         """Note that the worker that has ``job`` said so."""
         taking = job.taking
         if taking is not None:
-            job.taking = Taking(taking.client, self._machine.now, taking.progress)
+            now = self._machine.now
+            job.taking = Taking(taking.client, now, taking.progress, taking.since)
 
 
 def why_due(job: Job) -> schema.Reason:

@@ -596,9 +596,7 @@ class Paging:
             store.notes.note(event, Job(id, segment.queue, b"", 0, 0, 0, 0, 0), reason)
         if acked:
             store.total_acked += 1
-            queue = store.queues.by_name.get(segment.queue)
-            if queue is not None:
-                queue.jobs_acked += 1
+            store.queues.traffic(segment.queue).acked += 1
             store.outcomes.note_acked(id)
         self._end_key(id, holders or self._replicas.alone)
         self._forget(segment, place)

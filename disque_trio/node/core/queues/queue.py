@@ -12,6 +12,7 @@ from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.pages.segment import Segment, SegmentLines
 from disque_trio.node.core.queues.groups import Groups
 from disque_trio.node.core.queues.need_jobs import Imports
+from disque_trio.node.core.queues.traffic import Traffic
 from disque_trio.respserver.client import Client
 
 PAUSED_IN: Final = 1
@@ -19,6 +20,9 @@ PAUSED_OUT: Final = 2
 
 # As in ``job``. Compiled, a constant of another module costs a look-up.
 FLAGS_PRIORITY: Final = 112
+
+# Of the lines of groups: nothing is counted there.
+_NO_TRAFFIC: Final = Traffic()
 
 # What a queue costs in addition to its jobs, in bytes.
 QUEUE_OVERHEAD: Final = 800
@@ -144,8 +148,8 @@ class Queue:
         paused: PAUSED_IN and PAUSED_OUT bits.
         length: number of queued jobs.
         jobs_in, jobs_out: number of jobs ever put in, and taken out for any reason.
-        jobs_acked: jobs of this queue that clients of this node acknowledged.
         jobs_expired: jobs of this queue that expired while this node held them.
+        traffic: what clients of this node did with its jobs.
         waiters: clients blocked on this queue, in the order of their arrival.
         found_by: numbers of the patterns whose clients know that it has, or had, jobs.
         wanted: when a client of this node last took a job or asked for one in vain, in ms.
@@ -171,7 +175,6 @@ class Queue:
         "grouped",
         "groups",
         "imports",
-        "jobs_acked",
         "jobs_expired",
         "jobs_in",
         "jobs_out",
@@ -180,6 +183,7 @@ class Queue:
         "paged",
         "paused",
         "reply_head",
+        "traffic",
         "waiters",
         "wanted",
     )
@@ -191,8 +195,8 @@ class Queue:
         self.paused = 0
         self.jobs_in = 0
         self.jobs_out = 0
-        self.jobs_acked = 0
         self.jobs_expired = 0
+        self.traffic = _NO_TRAFFIC
         self.length = 0
         self._size = 0
         self._counted = False

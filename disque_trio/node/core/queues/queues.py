@@ -6,12 +6,15 @@ from typing import Final
 from disque_trio.node.core.jobs.registry import Registry
 from disque_trio.node.core.pages.pages import Pages
 from disque_trio.node.core.queues.queue import QUEUE_OVERHEAD, Queue
+from disque_trio.node.core.queues.traffic import Traffic
 from disque_trio.protocol.serialjob import paused_queue
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.machine import LONGEST_REST, Machine
 
 _MANY_NAMES: Final = 1_000
 _MANY_LEFT: Final = 5_000  # queues to remove at a time; a few milliseconds
+MOST_AGAIN: Final = 100_000
+_MANY_ABSENT: Final = 10_000  # names whose counts are kept although there is no queue
 
 
 def taken_by(name: bytes) -> int:
@@ -53,6 +56,8 @@ class Queues:
         interests: the clients that want jobs by pattern; None: there are none.
         on_create: called with each new queue.
         pages: their jobs that lie on disk.
+        queued_again: when jobs that had been delivered were queued again, in ms, by id, for the
+            latest ``MOST_AGAIN`` of them.
         max_idle: how long an unused empty queue is kept, in ms.
     """
 
@@ -69,6 +74,9 @@ class Queues:
         self._idle_cursor = 0
         self._left: dict[Queue, None] = {}  # that never had a job, and that nobody waits for now
         self._names: dict[bytes, bytes] = {}
+        self.queued_again: dict[bytes, int] = {}
+        # Of names whose queues do not exist: jobs with a delay, or in hand for very long.
+        self._absent: dict[bytes, Traffic] = {}
 
     def one_name(self, name: bytes) -> bytes:
         """Intern the name of a queue, so that all jobs of the queue share one object."""
@@ -85,11 +93,25 @@ class Queues:
     def create(self, name: bytes) -> Queue:
         """Create the queue ``name``, which must not exist."""
         queue = self.by_name[name] = Queue(name, self._machine.now)
+        queue.traffic = self._absent.pop(name) if name in self._absent else Traffic()
         self.index.put(name, queue)
         self._machine.memory.used += taken_by(name)
         if self.on_create is not None:
             self.on_create(queue)
         return queue
+
+    def traffic(self, name: bytes) -> Traffic:
+        """Where to count what clients do with jobs of the queue ``name``, which may not exist."""
+        queue = self.by_name.get(name)
+        if queue is not None:
+            return queue.traffic
+        absent = self._absent
+        traffic = absent.get(name)
+        if traffic is None:
+            if len(absent) >= _MANY_ABSENT:
+                del absent[next(iter(absent))]
+            traffic = absent[name] = Traffic()
+        return traffic
 
     def destroy(self, queue: Queue) -> None:
         """Remove ``queue``, which must be empty and have no client waiting."""
@@ -199,4 +221,6 @@ class Queues:
         queues = [self.by_name, *self.index.hand_over()]
         self.by_name = {}
         self._left = {}
+        self._absent = {}
+        self.queued_again = {}
         return queues

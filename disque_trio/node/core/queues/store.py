@@ -38,6 +38,7 @@ from disque_trio.node.core.jobs.job import (
     Job,
     JobIds,
     Taking,
+    first_due,
 )
 from disque_trio.node.core.jobs.outcomes import RING_MASK, Outcomes
 from disque_trio.node.core.jobs.progress import Progress
@@ -49,7 +50,7 @@ from disque_trio.node.core.jobs.uniques import Uniques
 from disque_trio.node.core.jobs.waits import ReplicationWaits
 from disque_trio.node.core.queues.limits import Limits
 from disque_trio.node.core.queues.queue import Queue
-from disque_trio.node.core.queues.queues import Queues
+from disque_trio.node.core.queues.queues import MOST_AGAIN, Queues
 from disque_trio.node.core.rpc.services import Services
 from disque_trio.node.core.shared.policies import Policies
 from disque_trio.protocol.serialjob import deljob
@@ -284,8 +285,9 @@ class JobStore:
             memory.shares.job_grew(id, job.queue, JOB_OVERHEAD + len(job.body or b""))
         return True
 
-    def put(self, job: Job) -> None:
-        """Put ``job`` into its queue, and schedule its requeue after the retry time."""
+    def put(self, job: Job) -> Queue:
+        """Put ``job`` into its queue, and schedule its requeue after the retry time. Return the
+        queue."""
         job.state = QUEUED
         flags = job.flags
         if self.progress.waiting:
@@ -301,10 +303,16 @@ class JobStore:
             queue = queues.create(job.queue)
         queue.push(job)
         queue.atime = self.machine.now
+        if job.nacks or job.deliveries:
+            again = queues.queued_again
+            again[job.id] = self.machine.now
+            if len(again) > MOST_AGAIN:
+                del again[next(iter(again))]
         if queues.interests is not None:
             queues.interests.note(queue)
         if queue.waiters:
             queues.ready.append(queue)
+        return queue
 
     def dequeue(self, job: Job) -> None:
         """Take ``job``, which must be queued, out of its queue."""
@@ -323,6 +331,10 @@ class JobStore:
         self.total_delivered += 1
         queue.wanted = machine.now
         job = self.hand_out(queue)
+        traffic = queue.traffic
+        traffic.delivered += 1
+        if traffic.delivered >= traffic.wait_at:
+            traffic.waited(machine.now - self._waits_since(job), machine.now)
         if job.flags & FLAG_TRAILER:
             self.uniques.start(job)
         if job.retry and job.qtime - machine.now < job.retry * 500:
@@ -351,6 +363,19 @@ class JobStore:
         if self.notes.noting:
             self.notes.note(schema.DELIVERED, job)
         return job
+
+    def _waits_since(self, job: Job) -> int:
+        """When ``job``, which was queued until now, was due or queued again, in ms."""
+        if job.nacks or job.deliveries:
+            since = self.queues.queued_again.get(job.id)
+            if since is not None:
+                return since
+            # Too many came again since then: about when it was queued, or was to be queued again.
+            return max(first_due(job), int(job.qtime - job.retry * 1000))
+        if self.queues.queued_again:
+            # Its client may have left before it got it.
+            return self.queues.queued_again.get(job.id, first_due(job))
+        return first_due(job)
 
     def hand_out(self, queue: Queue, job: Job | None = None) -> Job:
         """Take ``job``, or the first one, of ``queue`` for a client, here or on another node: that
@@ -387,8 +412,21 @@ class JobStore:
         """Count ``job``, which a client of this node acknowledged."""
         self.total_acked += 1
         queue = self.queues.by_name.get(job.queue)
-        if queue is not None:
-            queue.jobs_acked += 1
+        if queue is None:
+            if not job.queue:
+                return  # only its id is known here
+            traffic = self.queues.traffic(job.queue)
+        else:
+            traffic = queue.traffic
+        traffic.acked += 1
+        if traffic.acked >= traffic.processing_at:
+            taking = job.taking
+            if (
+                taking is not None
+                and job.state == ACTIVE
+                and job.flags & (FLAG_DELIVERED | FLAG_PAUSED) == FLAG_DELIVERED
+            ):
+                traffic.processed(self.machine.now - taking.since, self.machine.now)
 
     def mark_acked(self, job: Job) -> None:
         """Mark ``job``, not acknowledged so far, so that it is never delivered again."""
@@ -399,6 +437,7 @@ class JobStore:
             # It was processed before it had its copies: its producer may get its reply.
             self.waits.end(job, b"+" + job.id + b"\r\n")
             self.total_added += 1
+            self.queues.traffic(job.queue).added += 1
             if self.notes.noting:
                 self.notes.note(schema.ADDED, job, new=True)
         elif self.machine.journaling:
@@ -445,6 +484,8 @@ class JobStore:
             memory.shares.job_grew(id, job.queue, -JOB_OVERHEAD - len(body or b""))
         if self.evictable:
             self.evictable.pop(id, None)
+        if self.queues.queued_again:
+            self.queues.queued_again.pop(id, None)
         if self.progress.waiting:
             self.progress.waiting.pop(id, None)
         if more:

@@ -59,7 +59,7 @@ def test_qpeek_of_an_unknown_or_empty_queue_is_an_empty_array(bench: Bench) -> N
     assert bench.error("QPEEK", "q", "x") == "ERR value is not an integer or out of range"
 
 
-def test_qstat_has_the_ten_fields_of_c_in_their_order_and_three_more(bench: Bench) -> None:
+def test_qstat_has_the_ten_fields_of_c_in_their_order_and_then_more(bench: Bench) -> None:
     bench.add()
     bench.add()
     bench.advance(5)
@@ -68,10 +68,17 @@ def test_qstat_has_the_ten_fields_of_c_in_their_order_and_three_more(bench: Benc
     bench("PAUSE", "q", "out")
     bench.block("q")
     bench.advance(3)
-    assert bench("QSTAT", "q") == [
+    reply = bench("QSTAT", "q")
+    assert reply[:26] == [
         b"name", b"q", b"len", 1, b"age", 10, b"idle", 3, b"blocked", 1,
         b"import-from", [], b"import-rate", 0, b"jobs-in", 2, b"jobs-out", 1, b"pause", b"out",
         b"oldest-job-age", 10_900, b"jobs-expired", 0, b"jobs-acked", 0,
+    ]  # fmt: skip
+    assert reply[26::2] == [
+        b"jobs-added", b"jobs-delivered", b"jobs-imported", b"jobs-exported",
+        b"wait-p50", b"wait-p95", b"wait-p99",
+        b"processing-p50", b"processing-p95", b"processing-p99",
+        b"wait-recent", b"wait-total", b"processing-recent", b"processing-total",
     ]  # fmt: skip
 
 

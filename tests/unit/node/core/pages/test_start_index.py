@@ -25,6 +25,9 @@ def facts(bench: PagedBench, ids: list[bytes]) -> dict[str, Any]:
             pairs = dict(zip(stat[::2], stat[1::2], strict=True))
             for name in (b"jobs-paged", b"jobs-in", b"jobs-out", b"age"):  # what the file says
                 pairs.pop(name)
+            for name in list(pairs):  # nor does it say since when a job has waited that came again
+                if name.startswith((b"wait-", b"processing-")):
+                    pairs.pop(name)
             if any(value for name, value in pairs.items() if name[:4] in (b"len", b"jobs")):
                 found[f"QSTAT {queue}"] = pairs
     jobs = bench("JSCAN", "BUSYLOOP", "REPLY", "all")[1]

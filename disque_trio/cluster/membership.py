@@ -325,6 +325,10 @@ class Membership(Peers):
         member = self._known.get(id)
         return member is not None and member.connected() and member.answers
 
+    def leaves(self, id: bytes) -> bool:
+        member = self._known.get(id)
+        return member is not None and member.flags & NODE_LEAVING != 0
+
     def cannot_write(self, id: bytes) -> bool:
         member = self._known.get(id)
         return member is not None and member.trouble & TROUBLE_FILE != 0

@@ -189,6 +189,10 @@ class Peers:
         still loads its jobs does not, and knows nothing yet."""
         return self.linked(id)
 
+    def leaves(self, id: bytes) -> bool:
+        """Whether the node ``id`` is about to leave the cluster."""
+        return False
+
     def cannot_write(self, id: bytes) -> bool:
         """Whether the node ``id`` says that it cannot write its file."""
         return False

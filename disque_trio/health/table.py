@@ -265,6 +265,18 @@ _ALL: Final = (
         about="node",
     ),
     Condition(
+        "copies-short",
+        WARNING,
+        "jobs have too few copies",
+        "Nodes that held copies of them have left the cluster, or are about to: if another one is "
+        "lost, so are jobs. Each job is counted on one of its nodes, after a node has left and "
+        "then every minute.",
+        "`disque copies --make` ([lost-node.md](lost-node.md)). Jobs that ask for more copies than "
+        "there are nodes need more nodes.",
+        "DisqueCopiesShort",
+        "5m",
+    ),
+    Condition(
         "peer-unlinked",
         WARNING,
         "there is no connection to a node that others reach",

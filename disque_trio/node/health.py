@@ -151,6 +151,9 @@ class NodeFacts:
         if waiting and not node.loading:
             text = f"{humanize.jobs(waiting)} of before the start are not in their queues yet"
             yield Fact("not-queued", text)
+        if node.few_copies.count and not node.loading:
+            text = f"{humanize.jobs(node.few_copies.count)} have fewer copies than they should"
+            yield Fact("copies-short", text)
         if not node.loading:  # before that, it speaks with no other node
             yield from cluster_facts(self._membership)
             yield from clock_facts(node, self._membership, now)

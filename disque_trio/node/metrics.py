@@ -308,6 +308,11 @@ class JobFigures:
                 "Loaded jobs that no client has and that are not queued yet.",
                 len(node.progress.waiting) + node.paging.pages.number_retried(),
             ),
+            (
+                "jobs_few_copies",
+                "Jobs that have fewer copies than they should, and that this node sees to.",
+                node.few_copies.count,
+            ),
             ("consuming_clients", "Clients that have jobs pushed to them.", node.consumers.count),
             ("policies", "Queue policies.", node.policies.count),
             ("schedules", "Schedules.", node.ticks.schedules.count),

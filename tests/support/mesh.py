@@ -51,6 +51,9 @@ class MeshPeers(Peers):
     def answers(self, id: bytes) -> bool:
         return self.linked(id) and id not in self.mute
 
+    def leaves(self, id: bytes) -> bool:
+        return self.mesh[self.mesh.ids.index(id)].node.peers.leaving
+
     def cannot_write(self, id: bytes) -> bool:
         peers = self.mesh[self.mesh.ids.index(id)].node.peers
         return peers.trouble & TROUBLE_FILE != 0

@@ -79,9 +79,11 @@ class Copies:
     def want(self, job: Job, needed: int = -1) -> None:
         """See to it that ``job`` has its copies. ``needed``: on how many other nodes; -1: as many
         as it asks for."""
-        if job.id in self.by_id or job.repl <= 1:
+        if needed < 0:
+            needed = job.repl - 1
+        if job.id in self.by_id or not needed:
             return
-        short = self.by_id[job.id] = Short(job, job.repl - 1 if needed < 0 else needed)
+        short = self.by_id[job.id] = Short(job, needed)
         self._machine.memory.used += SHORT_OVERHEAD
         self._send(short)
 
@@ -99,7 +101,7 @@ class Copies:
         if short is not None and node not in short.confirmed:
             short.confirmed.append(node)
             self._store.replicas.add(short.job, node)
-            if self._placement.enough(short.confirmed, short.needed, False):
+            if self._placement.enough(short.confirmed, short.needed, self._peers.leaving):
                 self._drop(id)
 
     def _drop(self, id: bytes) -> None:
@@ -119,7 +121,7 @@ class Copies:
         ]
         missing = short.needed - len(short.confirmed) - len(nodes)
         if missing > 0 or not nodes:  # or all that confirmed are on too few hosts
-            for id in self._placement.choose(job, max(missing, 1), False):
+            for id in self._placement.choose(job, max(missing, 1), self._peers.leaving):
                 if self._peers.linked(id):
                     replicas.add(job, id)
                     nodes.append(id)
@@ -142,12 +144,12 @@ class Copies:
                 self._store.uniques.tell(message, nodes)
 
     def _takes(self, job: Job, node: bytes) -> bool:
-        """Whether a copy of ``job`` can be sent to ``node``: to no C node whose clients would see a
-        trailer."""
+        """Whether a copy of ``job`` can be sent to ``node``: to none that is leaving, and to no C
+        node whose clients would see a trailer."""
         peers = self._peers
-        return peers.linked(node) and (
-            peers.understands(node) or self._store.trailers.is_plain(job)
-        )
+        if not peers.linked(node) or peers.leaves(node):
+            return False
+        return peers.understands(node) or self._store.trailers.is_plain(job)
 
     # ---- time -------------------------------------------------------------------------------
 

@@ -1,11 +1,13 @@
 """Jobs that have fewer copies than they should: counts them, and has the missing ones made.
 
 A job comes to that when a node that held one of its copies has left the cluster for good (CLUSTER
-FORGET), or if there were too few nodes when it was added (ASYNC). Nodes that only do not answer
-count: their copies are expected back. A job that is delivered at most once has no copies.
+FORGET), or is about to leave it, or if there were too few nodes when it was added (ASYNC). Nodes
+that only do not answer count: their copies are expected back. A job that is delivered at most once
+has no copies; one that is queued on a leaving node has to be taken from there.
 
-Of the nodes that hold a job and answer, the one with the lowest id sees to it: it is counted and
-listed there, so the figures of all nodes add up. They are counted after nodes have left, and after
+Of the nodes that hold a job and answer, the one with the lowest id sees to it, one that is leaving
+only if there is no other: the job is counted and listed there, so the figures of all nodes add up.
+They are counted after nodes have left, and after
 a start, and every minute as long as there are any. The jobs that lie on disk are counted by what
 memory knows of them.
 
@@ -19,7 +21,14 @@ from collections import deque
 from typing import Final
 
 from disque_trio.node.core.copies.copies import Copies
-from disque_trio.node.core.jobs.job import ACTIVE, QUEUED, UINT16_MAX, Job
+from disque_trio.node.core.jobs.job import (
+    ACTIVE,
+    FLAG_DELIVERED,
+    FLAG_RESERVED,
+    QUEUED,
+    UINT16_MAX,
+    Job,
+)
 from disque_trio.node.core.pages.segment import Segment
 from disque_trio.node.core.queues.core import Core
 from disque_trio.resp.reply import integer
@@ -97,31 +106,34 @@ class FewCopies:
         self._here.clear()
 
     def left(self, holders: tuple[bytes, ...] | None) -> int:
-        """How many copies a job with these ``holders`` has, those on nodes that have left the
-        cluster apart; if they have to be on different hosts, on how many."""
+        """How many copies a job with these ``holders`` has, besides those on nodes that have left
+        the cluster, or are about to; if they have to be on different hosts, on how many."""
+        own = 0 if self._peers.leaving else 1
         if holders is None:
-            return 1
+            return own
         number = self._left.get(holders)
         if number is None:
-            peers = self._peers
-            others = [id for id in holders if peers.knows(id)]
-            if peers.by_host:
-                # The place of a node is not known at once.
-                places = {peers.place(id) or id.decode() for id in others}
-                number = len(places | {peers.here()})
-            else:
-                number = 1 + len(others)
-            self._left[holders] = number
+            number = self._left[holders] = own + self._others(holders)
         return number
+
+    def _others(self, holders: tuple[bytes, ...] | None) -> int:
+        """How many of ``holders`` count besides this node; or hosts besides this one."""
+        peers = self._peers
+        others = [id for id in holders or () if peers.knows(id) and not peers.leaves(id)]
+        if not peers.by_host:
+            return len(others)
+        places = {peers.place(id) or id.decode() for id in others}  # it is not known at once
+        if not peers.leaving:
+            places.discard(peers.here())
+        return len(places)
 
     def lacks(self, job: Job) -> bool:
         """Whether ``job`` has too few copies."""
-        return (
-            job.repl > 1
-            and job.retry > 0
-            and job.state in (ACTIVE, QUEUED)
-            and self.left(job.delivered) < job.repl
-        )
+        if job.state not in (ACTIVE, QUEUED):
+            return False
+        if not job.retry:
+            return self._peers.leaving and not job.flags & (FLAG_DELIVERED | FLAG_RESERVED)
+        return self.left(job.delivered) < job.repl
 
     def is_short(self, job: Job) -> bool:
         """Whether ``job`` has too few copies, and this node sees to it."""
@@ -129,13 +141,14 @@ class FewCopies:
 
     def _left_here(self, holders: tuple[bytes, ...] | None) -> int:
         if holders is None:
-            return 1
+            return self.left(None)
         number = self._here.get(holders)
         if number is None:
-            own = self._replicas.own
+            peers = self._peers
+            place = (peers.leaving, self._replicas.own)
             number = self.left(holders)
             for id in holders:
-                if id < own and self._peers.answers(id) and self._peers.understands(id):
+                if peers.answers(id) and peers.understands(id) and (peers.leaves(id), id) < place:
                     number = _NOT_HERE
             self._here[holders] = number
         return number
@@ -183,8 +196,9 @@ class FewCopies:
         if not self.lacks(job):
             request.done += 1
             return 0
-        wanted = min(int(job.repl) - 1, self._possible(job))
-        if wanted < self.left(job.delivered):
+        others = int(job.repl) - (0 if self._peers.leaving else 1)
+        wanted = min(others, self._possible(job)) if job.retry else 0
+        if wanted <= self._others(job.delivered):
             return 0  # there is no node for another one
         self._copies.want(job, wanted)
         if id in self._copies.by_id:
@@ -197,9 +211,10 @@ class FewCopies:
         peers = self._peers
         takers = peers.takers()
         if peers.by_host:
-            return max(peers.room(False), self.left(job.delivered) - 1)
+            return max(peers.room(peers.leaving), self._others(job.delivered))
         others = [id for id in job.delivered or () if id != self._replicas.own]
-        return len(takers) + sum([peers.linked(id) and id not in takers for id in others])
+        holding = [id for id in others if peers.linked(id) and not peers.leaves(id)]
+        return len(takers) + sum([id not in takers for id in holding])
 
     def _on_end(self, id: bytes) -> None:
         """Note that nothing more is done about the copies of the job ``id``."""

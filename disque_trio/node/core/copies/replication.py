@@ -314,10 +314,7 @@ class Replication:
                 self._notes.note(schema.COPIED, new, new=True)
             if new.retry:
                 new.flags |= FLAG_WILLQUEUE
-                new.qtime = store.retry_time(new)
-                if new.delay:
-                    # It may have been added long ago; by a clock that is not quite this one.
-                    new.qtime += min(new.delay * 1000, max(first_due(new) - machine.now, 0))
+                new.qtime = store.retry_time(new) + self._rest_of_delay(new)
                 if sender in (new.delivered or ()):
                     new.place = self._replicas.places.queued(sender)
             store.schedule(new)
@@ -335,6 +332,11 @@ class Replication:
                 self._notices.reads_one(sender)  # it may have missed the first confirmation
         if confirm:
             self._notices.add(sender, bus.GOTJOB, new.id, 1, 0)
+
+    def _rest_of_delay(self, job: Job) -> int:
+        """How many ms of the delay of ``job``, which may have been added long ago, are left; by the
+        clock of another node."""
+        return min(job.delay * 1000, max(first_due(job) - self._machine.now, 0))
 
     def is_known(self, sender: bytes, data: bytes, confirm: bool) -> bool:
         """Confirm the copy ``data``, which ``sender`` has sent again, if it lies on disk here, and

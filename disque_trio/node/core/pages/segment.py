@@ -51,7 +51,7 @@ _PLAIN: Final = 2
 _LETTERS: Final = 4
 _MOVED: Final = 8
 _COPIES_SHIFT: Final = 4
-MOST_COPIES: Final = 15  # that a segment tells of
+_MOST_COPIES: Final = 15  # that a segment tells of
 
 # Compiled, an imported name costs a look-up at each use.
 _crc32: Final = crc32
@@ -332,6 +332,13 @@ class Segment:
         if holders not in self.holders:
             self.holders.append(holders)
         self.holder_of[place] = self.holders.index(holders)
+
+    def is_shared(self, retry: int, copies: int) -> None:
+        """Note that others hold one of its jobs, too, which has this retry time (s) and should have
+        so many copies."""
+        self.retry = min(retry, self.retry or retry)
+        if copies > 1:
+            self.copies = min(copies, self.copies or _MOST_COPIES)
 
     def differ(self, place: int, overhead: int, holders: tuple[bytes, ...] | None) -> None:
         """Note that the job at ``place``, or one before, has other ``holders``, or a trailer with

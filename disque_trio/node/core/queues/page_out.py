@@ -16,7 +16,6 @@ from disque_trio.node.core.pages.pages import Pages
 from disque_trio.node.core.pages.segment import (
     EXPIRING_SECONDS,
     FIXED,
-    MOST_COPIES,
     RETRIED,
     Segment,
     SegmentLines,
@@ -375,10 +374,7 @@ class PageOut:
             if holders is not None and job.retry:
                 awake = store.awake_of(job)
                 tell_at = awake if not tell_at or awake < tell_at else tell_at
-                retry = int(job.retry)
-                segment.retry = retry if not segment.retry else min(segment.retry, retry)
-                if job.repl > 1:
-                    segment.copies = min(int(job.repl), segment.copies or MOST_COPIES)
+                segment.is_shared(int(job.retry), int(job.repl))
             if job.etime < earliest:
                 earliest = job.etime
             timers.remove(job)

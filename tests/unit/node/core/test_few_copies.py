@@ -29,7 +29,7 @@ def scanned(mesh: Mesh, index: int, *words: str | int) -> list[bytes]:
     found: list[bytes] = []
     cursor: object = b"0"
     while True:
-        cursor, page = mesh[index]("JSCAN", cursor, *words)  # type: ignore
+        cursor, page = mesh[index]("JSCAN", cursor, *words)  # type: ignore[arg-type,misc]
         found += [one if isinstance(one, bytes) else one.encode() for one in page]
         if cursor == b"0":
             return found
@@ -286,7 +286,7 @@ def test_a_client_that_leaves_is_forgotten(mesh: Mesh) -> None:
     mesh.lose = lambda source, target, packet: False
     mesh.advance(60)
     assert bench.node.few_copies.due == 0 or not bench.node.copies.by_id
-    assert len([node for node in mesh.holders(id)]) == 3
+    assert len(mesh.holders(id)) == 3
 
 
 def test_the_same_id_twice_counts_once(mesh: Mesh) -> None:
@@ -335,6 +335,36 @@ def test_they_are_counted_after_a_start(mesh: Mesh) -> None:
     assert node.few_copies.count == 1
 
 
+def test_all_jobs_of_a_leaving_node_get_copies_elsewhere(mesh: Mesh) -> None:
+    alone = add(mesh, 1)
+    shared = add(mesh, 2)
+    elsewhere = add(mesh, 2, at=3)
+    mesh[0]("CLUSTER", "LEAVING", "yes")
+    for peers in mesh.peers[1:]:
+        peers.reachable = [id for id in peers.reachable if id != mesh.ids[0]]
+    ids = {alone, shared} | ({elsewhere} if 0 in mesh.holders(elsewhere) else set())
+    assert set(listed(mesh)) == ids
+    for index in range(4):
+        mine = few(mesh, index)
+        assert not mine or copy(mesh, index, *mine) == len(mine)
+    assert listed(mesh) == []
+    mesh.forget(0)
+    mesh.advance(5)
+    for id in ids:
+        assert mesh.states(id)[1:].count("queued") == 1
+
+
+def test_at_most_once_jobs_of_a_leaving_node_have_to_be_taken(mesh: Mesh) -> None:
+    id = mesh[0]("ADDJOB", "q", "body", 0, "RETRY", 0, "REPLICATE", 1)
+    assert isinstance(id, bytes)
+    mesh[0]("CLUSTER", "LEAVING", "yes")
+    assert few(mesh, 0) == [id]
+    assert copy(mesh, 0, id) == 0
+    assert mesh.holders(id) == [0]
+    assert mesh[0].get() == id
+    assert few(mesh, 0) == []
+
+
 def test_jobs_on_disk_are_counted_listed_and_copied() -> None:
     mesh = PagedMesh(3)
     ids = [mesh.add(0, "REPLICATE", 2, "RETRY", RETRY) for _ in range(60)]
@@ -369,5 +399,6 @@ def test_a_key_is_certain_on_the_new_holder(mesh: Mesh) -> None:
     assert job is not None
     entry = mesh[new].node.store.uniques.of(job)
     own = mesh[0].node.store.uniques.find(b"q", b"k")
-    assert entry is not None and own is not None
+    assert entry is not None
+    assert own is not None
     assert entry.state == own.state

@@ -133,11 +133,11 @@ class FewCopies:
             return False
         if not job.retry:
             return self._peers.leaving and not job.flags & (FLAG_DELIVERED | FLAG_RESERVED)
-        return self.left(job.delivered) < job.repl
+        return self.left(job.delivered) < int(job.repl)
 
     def is_short(self, job: Job) -> bool:
         """Whether ``job`` has too few copies, and this node sees to it."""
-        return self._left_here(job.delivered) < job.repl and self.lacks(job)
+        return self._left_here(job.delivered) < int(job.repl) and self.lacks(job)
 
     def _left_here(self, holders: tuple[bytes, ...] | None) -> int:
         if holders is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from heapq import nlargest, nsmallest
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from disque_trio.health.queues import QueueSeen
+from disque_trio.health.queues import QueueSeen, QueueTimes, last_death, read_times, unserved_for
 from disque_trio.health.table import DEAD_WITHIN, NO_WORKER_AFTER, WAITS_TOO_LONG
 from disque_trio.overview.names import matching
 from disque_trio.overview.rates import Counters
@@ -42,6 +42,8 @@ class Share:
         groups: groups with queued jobs.
         waiting: jobs waiting for their groups.
         delayed, in_hand, dead, paged: None if unknown now.
+        times: what the node tells of when it had and gave out jobs, as of ``now`` of its reply.
+        told: when that came (s).
         full_asked: when they were read, or when the walk that counted them began (s).
         full_until: when they become too old to show (s).
     """
@@ -59,6 +61,8 @@ class Share:
     in_hand: int | None = None
     dead: int | None = None
     paged: int | None = None
+    times: QueueTimes | None = None
+    told: float = 0.0
     full_asked: float = 0.0
     full_until: float = 0.0
 
@@ -183,6 +187,7 @@ class QueueTable:
         share.held_by = _text(fields, b"held-back-by")
         share.groups = _number(fields, b"groups")
         share.waiting = _number(fields, b"groups-waiting")
+        share.times, share.told = read_times(fields), now
         counts = {name: _number(fields, field) for field, name in COUNTED.items()}
         since = share.counters.moment
         grown = share.counters.read(counts, now)
@@ -235,13 +240,15 @@ class QueueTable:
         self, node: str, counts: Mapping[str, Counts], begun: float, now: float
     ) -> None:
         """Note which queues have more dead letters there than at the last count, unless that was
-        too long ago to say that they are new."""
+        too long ago to say that they are new, or the node tells itself what died."""
         found = {queue: count[2] for queue, count in counts.items() if count[2]}
         last = self._counted.get(node)
         if last is not None and begun - last < DEAD_WITHIN:
             before = self._letters.get(node, {})
             for queue, dead in found.items():
-                if dead > before.get(queue, 0):
+                share = self._shares.get(queue, {}).get(node)
+                tells = share is not None and share.times is not None
+                if dead > before.get(queue, 0) and not tells:
                     self._died[queue] = now, dead - before.get(queue, 0)
         self._letters[node] = found
 
@@ -375,6 +382,7 @@ class QueueTable:
             self._unserved.pop(queue, None)
         elif grown.get("delivered") or now < self._unserved.setdefault(queue, now):
             self._unserved[queue] = now
+        self._note_times(queue, now)
         if history is None:
             if not (length or any(grown.values())):
                 return
@@ -382,6 +390,22 @@ class QueueTable:
             self._histories[queue] = history
         counted = {name: grown[name] for name in history.sums if name in grown}
         history.add(now, counted, {"length": length}, since)
+
+    def _note_times(self, queue: str, now: float) -> None:
+        """Take what the nodes themselves tell, which have looked for longer."""
+        times = []
+        for share in self._shares[queue].values():
+            if share.times is None:
+                if share.length:
+                    return
+            else:
+                times.append(_grown(share.times, now - share.told))
+        unserved = unserved_for(times)
+        if unserved is not None:
+            self._unserved[queue] = now - unserved
+        died, deaths = last_death(times)
+        if died is not None:
+            self._died[queue] = now - died, deaths
 
     def _touch(self, queue: str) -> None:
         self._stale.add(queue)
@@ -394,6 +418,16 @@ class QueueTable:
         self._unserved.pop(queue, None)
         self._died.pop(queue, None)
         self._stale.discard(queue)
+
+
+def _grown(times: QueueTimes, seconds: float) -> QueueTimes:
+    """``times`` that many seconds later."""
+    return QueueTimes(
+        None if times.filled is None else times.filled + seconds,
+        None if times.wanted is None else times.wanted + seconds,
+        None if times.died is None else times.died + seconds,
+        times.deaths,
+    )
 
 
 def _sum(queue: str, shares: Mapping[str, Share], lacking: bool) -> QueueRow:

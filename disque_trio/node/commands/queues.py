@@ -131,6 +131,10 @@ def _describe(node: Node, queue: Queue) -> list[Value]:
         b"oldest-job-age", queue.oldest_age(node.now),
         b"jobs-expired", queue.jobs_expired,
         b"jobs-acked", queue.traffic.acked,
+        b"filled-ago", max(node.now - queue.filled, 0) if queue.length else 0,
+        b"wanted-ago", max(node.now - queue.wanted, 0) if queue.wanted else -1,
+        b"died-ago", max(node.now - queue.deaths.last, 0) if queue.deaths is not None else -1,
+        b"jobs-died", 0 if queue.deaths is None else queue.deaths.lately(node.now),
         *queue.traffic.describe(node.now),
     ]  # fmt: skip
     return fields + node.limits.describe(queue)

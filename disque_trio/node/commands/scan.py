@@ -83,7 +83,7 @@ def _reply(word: bytes) -> int:
 _NOT_A_NUMBER: Final = "ERR value is not an integer or out of range"
 QSCAN: Final[dict[str, Value]] = {
     "COUNT": parse_count,
-    **dict.fromkeys(("MINLEN", "MAXLEN", "IMPORTRATE", "MAXIDLE"), number(_NOT_A_NUMBER)),
+    **dict.fromkeys(("MINLEN", "MAXLEN", "IMPORTRATE", "MAXIDLE", "DIED"), number(_NOT_A_NUMBER)),
     "MATCH": _pattern,
 }
 JSCAN: Final[dict[str, Value]] = {
@@ -152,7 +152,7 @@ class _Scan(Reading[T]):
 class _QueueReading(_Scan[Queue]):
     """The reply of QSCAN."""
 
-    __slots__ = ("_glob", "_import_rate", "_maxidle", "_maxlen", "_minlen")
+    __slots__ = ("_died", "_glob", "_import_rate", "_maxidle", "_maxlen", "_minlen")
 
     def __init__(self, node: Node, client: Client, args: list[bytes]) -> None:
         words = node.read(args)
@@ -161,6 +161,7 @@ class _QueueReading(_Scan[Queue]):
         self._maxlen = words.number("MAXLEN", -1)
         self._import_rate = words.number("IMPORTRATE", 0)
         self._maxidle = words.number("MAXIDLE", -1)  # s
+        self._died = words.number("DIED", -1)  # s
         self._glob = Glob(words.text("MATCH")) if words.has("MATCH") else None
 
     def takes(self, item: Queue) -> bool:
@@ -170,6 +171,7 @@ class _QueueReading(_Scan[Queue]):
             and (self._maxlen < 0 or item.length <= self._maxlen)
             and (rate <= 0 or node.federation.import_rate(item) >= rate)
             and (self._maxidle < 0 or node.now - item.atime <= self._maxidle * 1000)
+            and (self._died < 0 or _died_within(item, node.now - self._died * 1000))
         ):
             return False
         if glob is None:
@@ -179,6 +181,11 @@ class _QueueReading(_Scan[Queue]):
 
     def entry(self, item: Queue) -> bytes:
         return bulk(item.name)
+
+
+def _died_within(queue: Queue, since: int) -> bool:
+    """Whether a job of ``queue`` became a dead letter at ``since`` (ms) or later."""
+    return queue.deaths is not None and queue.deaths.last >= since
 
 
 def qscan(node: Node, client: Client, args: list[bytes]) -> None:

@@ -58,7 +58,7 @@ _CONSUME: Final = (
 )
 _QSCAN: Final = (
     "[cursor] [COUNT count] [BUSYLOOP] [MINLEN length] [MAXLEN length] [IMPORTRATE rate] "
-    "[MAXIDLE seconds] [MATCH pattern]"
+    "[MAXIDLE seconds] [DIED seconds] [MATCH pattern]"
 )
 _JSCAN: Final = (
     "[cursor] [COUNT count] [BUSYLOOP] [QUEUE queue [QUEUE queue ...]] "

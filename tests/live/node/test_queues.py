@@ -42,6 +42,10 @@ def test_qstat_gives_its_fields_in_their_order(talk: Wire) -> None:
         "oldest-job-age": fields["oldest-job-age"],
         "jobs-expired": 0,
         "jobs-acked": 0,
+        "filled-ago": fields["filled-ago"],
+        "wanted-ago": fields["wanted-ago"],
+        "died-ago": -1,
+        "jobs-died": 0,
     }
     assert list(fields)[:10] == [
         "name", "len", "age", "idle", "blocked", "import-from", "import-rate", "jobs-in",

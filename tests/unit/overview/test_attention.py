@@ -156,3 +156,28 @@ def test_new_dead_letters_are_named_in_a_queue_that_is_for_them() -> None:
     take(cluster, NOW + 2, 1, oldest_job_age=WAITS_TOO_LONG * 1000)
     cluster.queues.counted(A, {"q": (0, 0, 1)}, NOW + 5, NOW + 6, 60)
     assert told(cluster, NOW + 7) == [("warning", "dead-letters", "q")]
+
+
+def told_by(node: str, cluster: Cluster, length: int, **more: int) -> None:
+    """A reply of ``node`` to QSTAT."""
+    times = {"filled_ago": 0, "wanted_ago": -1, "died_ago": -1, "jobs_died": 0} | more
+    cluster.queues.take(node, "q", stat(length, **times), NOW)
+
+
+def test_who_looks_for_the_first_time_knows_from_the_nodes_how_long_nobody_came() -> None:
+    cluster = Cluster()
+    told_by(A, cluster, 3, filled_ago=1_560_000)
+    told_by(B, cluster, 0)
+    assert told(cluster) == [("critical", "no-worker", "q")]
+    assert "no worker for 26 min" in concerns(cluster, NOW)[0].text
+    told_by(B, cluster, 0, wanted_ago=1_000)  # its client takes jobs of the other node
+    assert told(cluster) == []
+
+
+def test_who_looks_for_the_first_time_knows_from_the_nodes_which_jobs_died() -> None:
+    cluster = Cluster()
+    told_by(A, cluster, 0, died_ago=60_000, jobs_died=2)
+    told_by(B, cluster, 0, died_ago=30_000, jobs_died=1)
+    assert told(cluster) == [("warning", "dead-letters", "q")]
+    assert concerns(cluster, NOW)[0].text == "3 jobs became dead letters, the last one 30 s ago"
+    assert told(cluster, NOW + 600) == []

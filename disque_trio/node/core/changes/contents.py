@@ -105,6 +105,8 @@ class ContentsSetter:
                 queue = queues.create(name)
             queue.push(job)
             queue.atime = store.machine.now
+            if queue.length == 1:
+                queue.filled = store.machine.now
             if queues.interests is not None:
                 queues.interests.note(queue)
             if queue.waiters:

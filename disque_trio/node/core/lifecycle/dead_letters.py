@@ -110,6 +110,7 @@ class DeadLetters:
         """
         ending = self._ending(job, why, reason)
         self.total_dead += 1
+        self._store.queues.died(job.queue)
         self._successors.make(job, ending, True)
         self._ack_gc.end(job, ending, _REASONS[why])
         self._successors.announce(job, ending)
@@ -132,7 +133,10 @@ class DeadLetters:
         """Remove ``job``, whose time to live is over; it may leave a dead letter."""
         if self._policies.count and self._leaves_letter(job):
             ending = self._ending(job, BY_EXPIRY, b"")
-            self._successors.make(job, ending, self._is_first(job))
+            is_first = self._is_first(job)
+            if is_first:
+                self._store.queues.died(job.queue)
+            self._successors.make(job, ending, is_first)
             self._find_others(successor_id(job.id, DEAD))
             self._successors.offer(ending)
             self._store.outcomes.ended(job, Outcome(DEAD))

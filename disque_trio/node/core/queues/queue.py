@@ -10,6 +10,7 @@ from typing import Final
 
 from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.pages.segment import Segment, SegmentLines
+from disque_trio.node.core.queues.deaths import Deaths
 from disque_trio.node.core.queues.groups import Groups
 from disque_trio.node.core.queues.need_jobs import Imports
 from disque_trio.node.core.queues.traffic import Traffic
@@ -153,6 +154,8 @@ class Queue:
         waiters: clients blocked on this queue, in the order of their arrival.
         found_by: numbers of the patterns whose clients know that it has, or had, jobs.
         wanted: when a client of this node last took a job or asked for one in vain, in ms.
+        filled: when it last got a job while it had none, in ms.
+        deaths: its jobs that became dead letters; None: none did.
         imports: what this node knows of jobs of this queue elsewhere; None: it never asked.
         groups: the jobs that are in groups; None: there are none.
         paged: its jobs that lie on disk; None: it never had any.
@@ -170,7 +173,9 @@ class Queue:
         "_urgent",
         "atime",
         "ctime",
+        "deaths",
         "dry",
+        "filled",
         "found_by",
         "grouped",
         "groups",
@@ -204,6 +209,8 @@ class Queue:
         self.paged: SegmentLines | None = None
         self.dry = False
         self.wanted = 0
+        self.filled = now
+        self.deaths: Deaths | None = None
         self.waiters: dict[Client, None] = {}
         self.found_by: tuple[int, ...] = ()
         self.imports: Imports | None = None

@@ -5,6 +5,7 @@ from typing import Final
 
 from disque_trio.node.core.jobs.registry import Registry
 from disque_trio.node.core.pages.pages import Pages
+from disque_trio.node.core.queues.deaths import Deaths
 from disque_trio.node.core.queues.queue import QUEUE_OVERHEAD, Queue
 from disque_trio.node.core.queues.traffic import Traffic
 from disque_trio.protocol.serialjob import paused_queue
@@ -165,6 +166,15 @@ class Queues:
         if queue.waiters:
             self.ready.append(queue)
 
+    def died(self, name: bytes) -> None:
+        """Note that a job of the queue ``name`` has become a dead letter."""
+        queue = self.by_name.get(name)
+        if queue is None:
+            queue = self.create(name)  # so that it is told
+        if queue.deaths is None:
+            queue.deaths = Deaths()
+        queue.deaths.note(self._machine.now)
+
     def set_paused(self, queue: Queue, paused: int) -> None:
         """Set the pause bits of ``queue``. While it is paused it stays, even if it is empty, so it
         counts for users."""
@@ -214,6 +224,11 @@ class Queues:
             and not queue.paused
             and (queue.groups is None or queue.groups.number_held() == 0)
             and self._machine.now - queue.atime >= idle
+            and (
+                queue.deaths is None
+                or idle < self.max_idle  # memory is short
+                or not queue.deaths.lately(self._machine.now)
+            )
         )
 
     def hand_over(self) -> list[dict[bytes, Queue]]:

@@ -303,6 +303,8 @@ class JobStore:
             queue = queues.create(job.queue)
         queue.push(job)
         queue.atime = self.machine.now
+        if queue.length == 1:
+            queue.filled = self.machine.now
         if job.nacks or job.deliveries:
             again = queues.queued_again
             again[job.id] = self.machine.now

@@ -75,10 +75,6 @@ def _run(options: Options) -> int:
         from disque_trio.cli.top.running import run_top
 
         return run_top(options)
-    if options.command and options.command[0].lower() == b"check":
-        from disque_trio.cli.check import run_check
-
-        return run_check(options)
     if options.command:
         command = options.command
         if found := find(command):

@@ -58,13 +58,8 @@ Anything else is a command for the node, also a name from this list in capital
 letters. Without a command, show a prompt; or, if stdin is not a terminal, read
 commands from stdin, one per line.
 
-  disque check [nodes|queues]
-                     Say in one line how the whole cluster is, for Nagios and
-                     people. Exit status: 0 well, 1 warning, 2 critical,
-                     3 unknown.
-
 Exit status: 0 success; 1 an error reply, no connection, or wrong arguments;
-130 stopped by SIGINT.
+130 stopped by SIGINT. Of check: 0 well, 1 warning, 2 critical, 3 unknown.
 
 Examples:
   disque addjob greetings world 0

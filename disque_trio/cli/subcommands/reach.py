@@ -26,22 +26,25 @@ class Member:
     address: str
     connection: Connection
 
-    async def ask(self, *command: Argument) -> Reply:
+    async def ask(self, *command: Argument, within: float = SILENCE) -> Reply:
         """Send a command and wait for its reply. Raises DisqueError."""
-        [reply] = await self.ask_all([command])
+        [reply] = await self.ask_all([command], within)
         if isinstance(reply, DisqueError):
             raise reply
         return reply
 
-    async def ask_all(self, commands: Sequence[Sequence[Argument]]) -> list[Reply]:
-        """Send commands together. Error replies are among the replies. Raises ConnectionLost."""
-        with trio.move_on_after(SILENCE):
+    async def ask_all(
+        self, commands: Sequence[Sequence[Argument]], within: float = SILENCE
+    ) -> list[Reply]:
+        """Send commands together. Error replies are among the replies. Raises ConnectionLost, also
+        if they are not there within as many seconds."""
+        with trio.move_on_after(within):
             replies = await self.connection.execute_many(commands)
             for reply in replies:
                 if isinstance(reply, ConnectionLost):
                     raise reply
             return replies
-        raise ConnectionLost(f"{self.address}: no reply within {SILENCE:g} s")
+        raise ConnectionLost(f"{self.address}: no reply within {within:g} s")
 
 
 @dataclass(slots=True)
@@ -95,16 +98,18 @@ async def reach(call: Call) -> AsyncIterator[Reached]:
 async def _first(connector: Connector, seeds: Sequence[Address]) -> tuple[Reached, Hello]:
     """The first of the seeds that answers."""
     problem = ""
+    first: DisqueError | None = None
     for seed in seeds:
         try:
             connection = await connector.open(seed)
             hello = await _greet(connection)
         except DisqueError as error:
             problem = problem or f"Could not connect to Disque at {seed}: {error}"
+            first = first or error
             continue
-        first = Member(hello.node_id, str(seed), connection)
-        return Reached(first, [first]), hello
-    raise Failure(problem)
+        member = Member(hello.node_id, str(seed), connection)
+        return Reached(member, [member]), hello
+    raise Failure(problem) from first
 
 
 async def _join(connector: Connector, node: Node, reached: Reached) -> None:

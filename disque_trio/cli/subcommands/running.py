@@ -16,12 +16,12 @@ from disque_trio.cli.subcommands.table import Listing
 from disque_trio.process.options import Parser
 from disque_trio.respclient.errors import DisqueError, first_of
 
-_WRONG_ARGUMENTS = 1  # as of the other mistakes on the command line of ``disque``
-
 
 class _Parser(Parser):
+    wrong = 1  # the exit status after wrong arguments
+
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        super().exit(_WRONG_ARGUMENTS if status else 0, message)
+        super().exit(self.wrong if status else 0, message)
 
 
 def load(entry: Listing) -> Subcommand:
@@ -40,6 +40,7 @@ def parser_of(entry: Listing) -> Parser:
         f" disque -p 7712 {entry.name}.",
         allow_abbrev=False,
     )
+    parser.wrong = entry.wrong
     parser.add_argument("--json", action="store_true", help="print JSON, one object on each line")
     load(entry).describe(parser)
     return parser
@@ -49,7 +50,7 @@ def run_subcommand(entry: Listing, words: Sequence[str], options: Options) -> in
     """Run a subcommand with the words after its name. Returns the exit status."""
     if options.output in (Output.CSV, Output.RAW, Output.STANDARD):
         complain(f"disque: {entry.name} prints a table, or JSON with --json")
-        return 1
+        return entry.wrong
     try:
         arguments = parser_of(entry).parse_args(words)
     except SystemExit as ended:  # after --help or a mistake

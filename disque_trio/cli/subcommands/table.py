@@ -12,16 +12,32 @@ class Listing:
         about: what it does, for ``disque --help``.
         module: of its ``SUBCOMMAND``, in this package.
         shared: whether nodes have a command with this name.
+        any_case: whether the name may be in capital letters, too.
+        wrong: the exit status after wrong arguments.
     """
 
-    def __init__(self, name: str, about: str, module: str, *, shared: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        about: str,
+        module: str,
+        *,
+        shared: bool = False,
+        any_case: bool = False,
+        wrong: int = 1,
+    ) -> None:
         self.name = name
         self.about = about
         self.module = module
         self.shared = shared
+        self.any_case = any_case
+        self.wrong = wrong
 
 
 TABLE = (
+    Listing(
+        "check", "Say in one line how the cluster is.", "check", any_case=True, wrong=3
+    ),  # as before it was in this table, and as Nagios wants it
     Listing("queues", "List the queues of the cluster.", "queues"),
     Listing("jobs", "List jobs, by queue and state.", "jobs"),
     Listing("nodes", "List the nodes, and what is wrong with them.", "nodes"),
@@ -44,13 +60,14 @@ def find(command: Sequence[bytes]) -> tuple[Listing, list[str]] | None:
     """The subcommand that these words call, and the words after its name; None: they are a command
     for the node.
 
-    Only lower case calls subcommands: nodes take commands in any case. If nodes have a command of
-    the same name, two operands in a row are for that, as in ``redrive q COUNT 10``.
+    Only lower case calls most subcommands: nodes take commands in any case. If nodes have a command
+    of the same name, two operands in a row are for that, as in ``redrive q COUNT 10``.
     """
     words = [os.fsdecode(word) for word in command]
     for entry in TABLE:
         name = entry.name.split()
-        if words[: len(name)] == name:
+        first = words[: len(name)]
+        if first == name or (entry.any_case and [word.lower() for word in first] == name):
             rest = words[len(name) :]
             plain = [not word.startswith("-") for word in rest[:2]]
             return None if entry.shared and plain == [True, True] else (entry, rest)

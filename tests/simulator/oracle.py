@@ -13,6 +13,7 @@ from disque_trio.node.core.lifecycle.successors import successor_id
 from disque_trio.node.core.queues.queue import QUEUE_OVERHEAD
 from disque_trio.protocol import bus, trailer
 from tests.simulator.events import MS, SECOND
+from tests.simulator.marks import EVERY, check_marks
 from tests.simulator.patterns import check_queues, check_waits
 from tests.simulator.plan import CALM, DEAD
 from tests.simulator.promises import Promises
@@ -65,6 +66,7 @@ class Oracle:
         self._promises: dict[bytes, dict[int, int]] = {}  # id: machine: when it said GOTJOB
         self._losses: dict[bytes, dict[int, int]] = {}  # id: machine: when a crash took its copy
         self._last_copies: set[bytes] = set()  # ids of jobs whose only copy went with a crash
+        self._turns = 0
         self._new: list[JobRecord] = []  # confirmed in this turn
         self._quiet_from: dict[bytes, int] = {}  # id: µs from which it may not be delivered again
 
@@ -321,6 +323,9 @@ class Oracle:
                 check_consumers(self.world, machine)
             if node.deliveries.interests.by_client:
                 check_waits(self.world, machine)
+        self._turns += 1
+        if self._turns % EVERY == 0:
+            check_marks(self.world, machine)
         if self._new:
             self._check_copies(machine)
 

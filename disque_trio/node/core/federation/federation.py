@@ -318,6 +318,7 @@ class Federation:
             came_back = int(new.deliveries) > int(job.deliveries)
             if int(new.nacks) > int(job.nacks):
                 job.nacks = new.nacks
+                store.jobs.marked.add(job)
                 came_back = True
             if trailer is not None:
                 self._take_change(job, new, trailer)

@@ -9,6 +9,7 @@ from typing import Final
 from disque_trio.cluster.peers import Peers
 from disque_trio.native import mypyc_attr
 from disque_trio.node.core.jobs.job import ACKED, FLAG_TRAILER, Job
+from disque_trio.node.core.jobs.marked import MarkedJobs
 from disque_trio.node.core.jobs.recent_ids import RecentIds
 from disque_trio.protocol.trailer import BY_REDRIVE, Ending, Trailer
 from disque_trio.respserver.memory import MEMORY, Memory
@@ -43,13 +44,15 @@ class Trailers:
     Args:
         memory: the account that includes them.
         peers: the rest of the cluster.
+        marked: gets the dead letters.
 
     Attributes:
         followed: jobs that have become letters, of which there were some here.
     """
 
-    def __init__(self, memory: Memory, peers: Peers) -> None:
+    def __init__(self, memory: Memory, peers: Peers, marked: MarkedJobs) -> None:
         self.followed = RecentIds(MAX_FOLLOWED)
+        self._marked = marked
         self._memory = memory
         self._peers = peers
         self._shards: list[dict[bytes, Trailer]] = [{} for _ in range(_SHARDS)]
@@ -101,6 +104,8 @@ class Trailers:
 
     def recount(self, job: Job, trailer: Trailer) -> None:
         """Update the memory account after a change to ``trailer``, which ``job`` has."""
+        if trailer.letter is not None:
+            self._marked.add(job)
         counted = TRAILER_OVERHEAD + len(trailer.pack())
         self._memory.used += counted - trailer.counted
         shares = self._memory.shares

@@ -226,6 +226,18 @@ class DiskViews:
         job.awake = min(job.qtime, gone) if job.qtime else gone  # as ``JobStore.schedule``
         return job
 
+    def jobs_in(self, segment: Segment) -> list[Job] | None:
+        """The jobs that are still in ``segment``, to look at; None: not yet. If they cannot be
+        read, there are none, and they come back into memory."""
+        data = self._data(segment, ALL)
+        if data is None:
+            return None
+        try:
+            return list(self._jobs_in(segment, data).values())
+        except DamagedError as problem:
+            self._rebuild(segment, str(problem))
+            return []
+
     def payloads(self, segment: Segment, data: bytes) -> list[bytes]:
         """The serialised jobs of ``segment``, whose file is ``data``, for an append-only file.
         Raises ``DamagedError``."""

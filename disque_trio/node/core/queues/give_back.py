@@ -109,6 +109,7 @@ class GiveBack:
         queue.lift(job)
         store.timers.remove(job)
         store.jobs.drop(id)
+        store.jobs.marked.drop(id)
         memory = store.machine.memory
         size = JOB_OVERHEAD + len(job.body or b"")
         memory.used -= size

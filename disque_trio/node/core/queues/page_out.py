@@ -319,6 +319,7 @@ class PageOut:
         tell_at = 0
         moved = differs = trailed = False
         registry = store.jobs
+        marked = registry.marked
         shards = registry.shards
         timers = store.timers
         shares = self._memory.shares
@@ -382,6 +383,7 @@ class PageOut:
                 trailed = True
                 self._leave_trailer(job)
             del shards[checksum >> SHARD_SHIFT][id]
+            marked.drop(id)
             memory += len(body)
             if shares is not None and not shares.counts(id):
                 shares.add(name, MEMORY, JOB_OVERHEAD + len(body))

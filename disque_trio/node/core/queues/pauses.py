@@ -110,6 +110,8 @@ class Pauses:
             job.nacks = min(job.nacks + 1, UINT16_MAX)
         if flags & bus.INCR_DELIVERIES:
             job.deliveries = min(job.deliveries + 1, UINT16_MAX)
+        if flags & (bus.INCR_NACKS | bus.INCR_DELIVERIES):
+            self._store.jobs.marked.add(job)
 
     def _hold_back(self, job: Job, delay: int, flags: int) -> None:
         """Keep ``job`` from being queued for ``delay`` ms."""

@@ -40,9 +40,10 @@ from disque_trio.node.core.jobs.job import (
     Taking,
     first_due,
 )
+from disque_trio.node.core.jobs.marked import FLAGS as FLAGS_MARKED
+from disque_trio.node.core.jobs.marked import HeldJobs
 from disque_trio.node.core.jobs.outcomes import RING_MASK, Outcomes
 from disque_trio.node.core.jobs.progress import Progress
-from disque_trio.node.core.jobs.registry import Registry
 from disque_trio.node.core.jobs.replicas import Replicas
 from disque_trio.node.core.jobs.timers import IN_LOT, JobTimers
 from disque_trio.node.core.jobs.trailers import Trailers
@@ -164,7 +165,8 @@ class JobStore:
         entropy: Callable[[int], bytes],
     ) -> None:
         machine = self.machine = services.machine
-        trailers = self.trailers = Trailers(machine.memory, services.peers)
+        jobs = self.jobs = HeldJobs()
+        trailers = self.trailers = Trailers(machine.memory, services.peers, jobs.marked)
         queues = self.queues = Queues(machine)
         replicas = self.replicas = Replicas(own, services)
         self.notes = EventNotes(machine, trailers)
@@ -174,7 +176,6 @@ class JobStore:
         self.progress = Progress(machine, trailers, replicas)
         self.outcomes = Outcomes(machine, trailers, self.progress)
         self.uniques = Uniques(services, replicas, trailers)
-        self.jobs: Registry[Job] = Registry()
         self.timers = JobTimers()
         self.ids = JobIds(own, entropy)
         self.evictable: dict[bytes, Job] = {}
@@ -244,6 +245,8 @@ class JobStore:
         jobs = self.jobs
         jobs.shard_of(id)[id] = job
         jobs.count += 1
+        if delay:
+            jobs.marked.add(job)
         memory = self._memory
         memory.used += JOB_OVERHEAD + len(body)
         if memory.shares is not None:
@@ -269,6 +272,8 @@ class JobStore:
             return False
         shard[id] = job
         jobs.count += 1
+        if job.delay or job.nacks or job.deliveries:
+            jobs.marked.add(job)
         if job.etime == self._last_etime:  # as in make_job
             job.etime = self._last_etime
         else:
@@ -393,7 +398,9 @@ class JobStore:
         job.flags |= FLAG_DELIVERED
         if job.awake >= IN_LOT:
             self.schedule(job)
-        if job.retry == 0:
+        if job.retry:
+            self.jobs.marked.add(job)
+        else:
             self.evictable[job.id] = job
             if machine.journaling:
                 if job.flags & FLAG_TRAILER:
@@ -477,6 +484,7 @@ class JobStore:
         self.timers.remove(job)
         id = job.id
         jobs = self.jobs
+        jobs.marked.drop(id)
         del jobs.shard_of(id)[id]
         jobs.count -= 1
         body = job.body
@@ -551,6 +559,8 @@ class JobStore:
                 due -= self.ahead(job)
             if due < awake:
                 awake = due
+        if job.flags & FLAGS_MARKED or job.delay or job.nacks or job.deliveries:
+            self.jobs.marked.add(job)
         if job.awake:
             self.timers.move(job, awake)
         else:
@@ -606,6 +616,7 @@ class JobStore:
         freeing = self.freeing = self.freeing or LazyFree()
         jobs = [*self.jobs.hand_over(), self.evictable]
         freeing.add_trailers(self.trailers.hand_over())
+        jobs += self.jobs.marked.hand_over()
         self.uniques.flush()
         self.limits.flush()
         freeing.add(self.timers.hand_over(), jobs, self.queues.hand_over())

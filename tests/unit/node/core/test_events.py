@@ -9,6 +9,7 @@ from disque_trio.eventlog.lines import LineWriter
 from disque_trio.eventlog.schema import FIELDS, NEW_JOB_FIELDS
 from disque_trio.node.core.jobs.events import EventNotes
 from disque_trio.node.core.jobs.job import Job, priority_flags
+from disque_trio.node.core.jobs.marked import MarkedJobs
 from disque_trio.node.core.jobs.trailers import Trailers
 from disque_trio.protocol.trailer import Trailer
 from disque_trio.respserver.host import Host
@@ -293,7 +294,7 @@ def urgent() -> Job:
 def notes(*grouped: Job) -> EventNotes:
     """Return empty notes, of a node where some jobs are in the group ``blue``."""
     machine = Machine("disque", "jobs", {}, Host(), lambda: 0)
-    trailers = Trailers(machine.memory, Mesh(1)[0].node.peers)
+    trailers = Trailers(machine.memory, Mesh(1)[0].node.peers, MarkedJobs())
     for job in grouped:
         trailer = Trailer()
         trailer.group = b"blue"

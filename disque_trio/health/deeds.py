@@ -25,6 +25,7 @@ STAYS: Final = "asked to stay in the cluster"
 EXPELLED: Final = "asked to keep a key out"
 READMITTED: Final = "asked to let a key in again"
 RESET: Final = "asked to forget the cluster"
+WORKER_STOPPED: Final = "asked a worker to stop"
 
 MANY_CANCELLED: Final = 10  # ids in a CANCEL that is told
 

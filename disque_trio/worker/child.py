@@ -27,6 +27,7 @@ from disque_trio.respclient.log import lines_go_to
 from disque_trio.tasks import Disque
 from disque_trio.tasks.messages import describe
 from disque_trio.tasks.running import Outcome, Runner
+from disque_trio.version import VERSION
 from disque_trio.worker.apart import Apart
 from disque_trio.worker.link import MappedPage, SocketEnd, inherited, line, read_line
 from disque_trio.worker.options import Options
@@ -43,6 +44,10 @@ _HAND_BACK = (
 )  # s in which nodes may take jobs back; if none is reached, of the grace
 _MOST_NAMED = 100  # ids of jobs in one line of the log
 _FLUSH = MARGIN / 10  # s to send traces
+_REPORTS = 3.0  # s between two reports to the node
+_NO_REPORTS = 60.0  # s until a node that takes none is asked again
+_NAMED = 20  # queues that a report names
+_NAMES = 2_000  # and characters of their names, at most
 _PATIENCE = 30.0  # s for which a command is repeated if the node is gone
 _LIBRARIES = tuple(
     sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -190,6 +195,7 @@ class Child:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._beat, client, slots, named, apart)
             nursery.start_soon(apart.tend)
+            nursery.start_soon(self._report, client, slots, [queue.name for queue in queues])
             nursery.start_soon(self._end, client, slots, runner)
             login = asdict(self._app.cluster.login)
             await self._link.send("ready", files=files(but=_LIBRARIES), login=login)
@@ -282,6 +288,34 @@ class Child:
             await self._retire("memory")
         elif self._ending.is_set():
             await self._retire("tasks")
+
+    async def _report(self, client: Client, slots: Slots, queues: Sequence[str]) -> None:
+        """Report to the node every few seconds, for those who look at its workers, and pass on to
+        the parent what they ask of this one."""
+        told_ending = False  # which it does at once
+        while True:
+            pause = _REPORTS
+            fields = report(
+                slots=self._options.concurrency,
+                running=len(slots.in_hand),
+                memory=memory_of(),
+                ending=self._ending.is_set(),
+                queues=queues,
+            )
+            try:
+                order = await client.execute("WORKER", "REPORT", *fields)
+            except ConnectionLost:
+                pass  # the next report goes to another node
+            except DisqueError:
+                pause = _NO_REPORTS  # the node is older, or the user may not report
+            else:
+                if order in (b"STOP", b"HANDBACK"):
+                    await self._link.send("asked", hand_back=order == b"HANDBACK")
+            with trio.move_on_after(pause):
+                await self._ending.wait()
+                if told_ending:
+                    await trio.sleep_forever()
+                told_ending = True
 
     async def _retire(self, why: str, within: float | None = None) -> None:
         """Ask the parent for a replacement."""
@@ -377,6 +411,31 @@ async def _look_at(client: Client, queues: Sequence[str]) -> tuple[dict[str, int
         lengths[name] = length if isinstance(length, int) else 0
         oldest = max(oldest, age / 1000 if isinstance(age, int) else 0.0)
     return lengths, oldest
+
+
+def report(
+    *, slots: int, running: int, memory: int, ending: bool, queues: Sequence[str]
+) -> list[str | int]:
+    """What WORKER REPORT tells: names and values in turn. Of many queues, the first ones.
+
+    Args:
+        slots: how many tasks this process runs at once. running: how many it runs now.
+        memory: bytes.
+    """
+    fields: list[str | int] = [
+        *("worker", f"{socket.gethostname()}:{os.getppid()}"),
+        *("version", VERSION),
+        *("slots", slots, "running", running, "memory", memory),
+        *("state", "ending" if ending else "serving"),
+        *("queues", len(queues)),
+    ]
+    room = _NAMES
+    for name in queues[:_NAMED]:
+        room -= len(name)
+        if room < 0:
+            break
+        fields += ["queue", name]
+    return fields
 
 
 def find_app(options: Options) -> Disque:

@@ -134,6 +134,7 @@ class Parent:
         self._returning = 0  # processes whose jobs are being given back
         self._display = Display(log, quiet=options.quiet)
         self._signals = 0
+        self._handing_back = False
         self._told_ready = False
         self._status_file = Path(options.status_file) if options.status_file else None
         self._states: list[tuple[int, State]] = []  # as written to the status file
@@ -335,6 +336,8 @@ class Parent:
                 process.oldest = message["oldest"]
                 process.cpu = message["cpu"]
                 self._fleet.heard(member, now)
+            case "asked":
+                self._asked(now, hand_back=message["hand_back"])
             case "retire":
                 self._fleet.wants_to_end(member, message["why"], message["within"], now)
             case "failed":
@@ -372,12 +375,25 @@ class Parent:
                     self._notifier.reloaded()
                 elif not self._signals:
                     self._signals += 1
-                    self._log.notice("taking no more jobs", grace=self._options.grace)
-                    self._notifier.stopping()
-                    self._notifier.extend(int((self._options.grace + 10) * 1e6))
-                    self._fleet.stop(now)
+                    self._stop(now)
                 else:
                     self._fleet.stop_now(now)
+
+    def _asked(self, now: float, *, hand_back: bool) -> None:
+        """Do what somebody has asked a node for: end the worker."""
+        if not self._fleet.stopping:
+            self._log.notice("asked to stop, by way of a node", hand_back=hand_back)
+            self._stop(now)
+        if hand_back and not self._handing_back:
+            self._handing_back = True
+            self._fleet.stop_now(now)
+
+    def _stop(self, now: float) -> None:
+        """Take no more jobs."""
+        self._log.notice("taking no more jobs", grace=self._options.grace)
+        self._notifier.stopping()
+        self._notifier.extend(int((self._options.grace + 10) * 1e6))
+        self._fleet.stop(now)
 
     async def _watch_sources(self) -> None:
         while True:

@@ -17,6 +17,7 @@ from disque_trio.node.commands import (
     scan,
     topics,
     updatejob,
+    workers,
 )
 from disque_trio.node.commands.accesses import (
     dead,
@@ -72,6 +73,7 @@ _CRON: Final = (
     "| PAUSE name | RESUME name | RUN name"
 )
 _IDS: Final = "id [id ...]"
+_WORKER: Final = "REPORT field value [field value ...] | LIST | STOP client-id [HANDBACK]"
 _REDRIVE: Final = "queue [TO queue] [COUNT count] [MATCH id [id ...]]"
 _NACK: Final = "id [id ...] [DELAY seconds] [REASON text] [DEAD]"
 
@@ -191,6 +193,12 @@ def _commands() -> list[Command[Node]]:
                 "[2|3 [AUTH username password] [SETNAME name]]",
                 "List the nodes of the cluster; with a version, Redis's handshake.", "connection",
                 unauthenticated=True),
+        # ---- workers
+        Command("worker", -2, "readonly fast", workers.worker, _WORKER,
+                "Report what a worker process does, list what they reported, ask one to stop.",
+                "connection",
+                parts={"report": "connection fast", "list": "admin dangerous",
+                       "stop": "admin dangerous"}),
         # ---- server
         Command("debug", -2, "admin", diagnostics.debug,
                 "FLUSHALL | SLEEP seconds | ERROR text | SEGFAULT | OOM | ASSERT | RESTART [ms] "

@@ -50,6 +50,7 @@ from disque_trio.node.core.unique.claims import Claims
 from disque_trio.node.core.unique.key_drops import KeyDrops
 from disque_trio.node.core.unique.voter import Voter
 from disque_trio.node.core.user_budgets import Budgets
+from disque_trio.node.core.worker_reports import WorkerReports
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.resp.reply import null_array
@@ -113,6 +114,7 @@ class Node(Machine):
         clocks: of the other nodes.
         admissions: ADDJOBs that wait for other nodes' answers. claims: those with UNIQUE.
         paging: moves jobs to disk and back. put_off: commands that wait for that.
+        worker_reports: what worker processes report.
         bus_codec: jobs to and from other nodes. aof_codec: jobs to and from files.
     """
 
@@ -185,6 +187,7 @@ class Node(Machine):
             core, admissions, self.ticks.schedules, self.topics.bindings, self.queue_pauses.known
         )
         self.put_off = PutOffCommands(core)
+        self.worker_reports = WorkerReports()
         self.topics.is_full = self.budgets.is_full
         self._pages = core.paging.pages
         self._figures = Figures(
@@ -428,6 +431,7 @@ class Node(Machine):
     def forget_client(self, client: Client) -> None:
         super().forget_client(client)
         self.consumers.forget_client(client)
+        self.worker_reports.forget_client(client)
         if client.in_flight:
             self.claims.forget_client(client)
             self.admissions.forget_client(client)

@@ -1,11 +1,69 @@
 """The workers of a cluster: processes that take jobs, and the jobs that they have."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from disque_trio.client.shown import ShownJob
 from disque_trio.overview.clients import Client
+from disque_trio.respclient.connection import Reply
+from disque_trio.respclient.values import elements, integer, text
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """What a worker process says of itself (WORKER REPORT).
+
+    Attributes:
+        node, client: the connection by which it hears what it is asked to do.
+        worker: the host and the id of the process that started it and others like it.
+        version: its release. state: ``serving`` or ``ending``.
+        slots: how many tasks it runs at once. memory: bytes. age: s since it said so.
+        queues: that it serves, or the first of them; of how many: queue_count.
+        order: what it was asked to do, ``stop`` or ``handback``; empty: nothing.
+    """
+
+    node: str
+    client: int
+    worker: str = ""
+    version: str = ""
+    state: str = ""
+    slots: int = 0
+    memory: int = 0
+    age: float = 0.0
+    queues: tuple[str, ...] = ()
+    queue_count: int = 0
+    order: str = ""
+
+
+def read_reports(node: str, reply: Reply) -> list[WorkerReport]:
+    """Read what WORKER LIST tells on ``node``. Raises ProtocolError."""
+    found = []
+    for entry in elements(reply):
+        id, _, age, order, given = elements(entry)[:5]
+        words = [text(word) for word in elements(given)]
+        pairs = list(zip(words[::2], words[1::2], strict=False))
+        told = dict(pairs)
+        queues = tuple(value for name, value in pairs if name == "queue")
+        found.append(
+            WorkerReport(
+                node,
+                integer(id),
+                *(told.get(name, "") for name in ("worker", "version", "state")),
+                slots=_number(told, "slots"),
+                memory=_number(told, "memory"),
+                age=integer(age) / 1000,
+                queues=queues,
+                queue_count=max(_number(told, "queues"), len(queues)),
+                order=text(order),
+            )
+        )
+    return found
+
+
+def _number(told: Mapping[str, str], name: str) -> int:
+    value = told.get(name, "")
+    return int(value) if value.isdecimal() and len(value) < 16 else 0
 
 
 @dataclass(slots=True)
@@ -16,10 +74,12 @@ class WorkerRow:
     Attributes:
         clients: its connections, at least one.
         jobs: those that it has, the longest first.
+        report: what it says of itself; None: it does not tell.
     """
 
     clients: list[Client] = field(default_factory=list)
     jobs: list[ShownJob] = field(default_factory=list)
+    report: WorkerReport | None = None
 
     @property
     def name(self) -> str:
@@ -43,7 +103,9 @@ class WorkerRow:
 
     @property
     def queues(self) -> list[str]:
-        """The queues of the jobs that it has."""
+        """The queues that it serves, if it tells, or those of the jobs that it has."""
+        if self.report is not None and self.report.queues:
+            return list(self.report.queues)
         return sorted({job.queue for job in self.jobs})
 
     @property
@@ -68,12 +130,17 @@ class WorkerRow:
         return max(client.age for client in self.clients)
 
 
-def workers(clients: Iterable[Client], running: Iterable[tuple[str, ShownJob]]) -> list[WorkerRow]:
-    """The workers among ``clients``, by name: those that have jobs, or whose last command was a
-    worker's.
+def workers(
+    clients: Iterable[Client],
+    running: Iterable[tuple[str, ShownJob]],
+    reports: Sequence[WorkerReport] = (),
+) -> list[WorkerRow]:
+    """The workers among ``clients``, by name: those that have jobs, or report what they do, or
+    whose last command was a worker's.
 
     Args:
         running: jobs, each after the address of the node that delivered it.
+        reports: of worker processes. The last one of a process counts.
     """
     found: dict[str, WorkerRow] = {}
     by_id: dict[tuple[str, int], WorkerRow] = {}
@@ -84,7 +151,15 @@ def workers(clients: Iterable[Client], running: Iterable[tuple[str, ShownJob]]) 
         taker = by_id.get((node, job.client))
         if taker is not None:
             taker.jobs.append(job)
-    rows = [row for row in found.values() if row.jobs or any(each.works for each in row.clients)]
+    for report in sorted(reports, key=lambda one: -one.age):
+        reporter = by_id.get((report.node, report.client))
+        if reporter is not None:
+            reporter.report = report
+    rows = [
+        row
+        for row in found.values()
+        if row.jobs or row.report is not None or any(each.works for each in row.clients)
+    ]
     for row in rows:
         row.jobs.sort(key=lambda job: (-(job.client_since or 0), job.id))
     return sorted(rows, key=lambda row: (row.name, row.key))
@@ -106,6 +181,10 @@ def worker_fields(row: WorkerRow) -> dict[str, Any]:
         "connected_for": row.age,
         "idle": row.idle,
         "queues": row.queues,
+        "part_of": None if row.report is None else row.report.worker,
+        "state": None if row.report is None else row.report.order or row.report.state,
+        "slots": None if row.report is None else row.report.slots,
+        "memory": None if row.report is None else row.report.memory,
         "jobs": [
             {
                 "id": job.id,

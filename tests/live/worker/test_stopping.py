@@ -55,6 +55,48 @@ def test_a_second_signal_requeues_at_once(rig: Rig) -> None:
     assert pasts(rig) == [Past(1, 0, 0, "its worker stopped")]
 
 
+def reporting(rig: Rig) -> int:
+    """The id of the connection on which a worker process reports, once it does."""
+
+    found: list[int] = []
+
+    def find() -> bool:
+        with rig.client() as client:
+            reports = client.execute("WORKER", "LIST")
+        assert isinstance(reports, list)
+        for report in reports:
+            assert isinstance(report, list)
+            assert isinstance(report[0], int)
+            found.append(report[0])
+        return bool(found)
+
+    wait_until(find)
+    return found[0]
+
+
+def test_a_worker_that_is_asked_to_stop_by_way_of_a_node_finishes_what_it_has(rig: Rig) -> None:
+    rig.add_all("gate", [["a"], ["a"]])
+    worker = rig.start("--concurrency", "1")
+    rig.noted("begun")
+    with rig.client() as client:
+        assert client.execute("WORKER", "STOP", reporting(rig)) == 1
+    wait_until(lambda: worker.pids("retiring"))
+    rig.open("a")
+    assert worker.ends() == 0
+    assert len(rig.notes("begun")) == len(rig.notes("ended")) == 1
+    assert pasts(rig) == [NOTHING]
+
+
+def test_a_worker_that_is_asked_to_hand_back_does_so_at_once(rig: Rig) -> None:
+    rig.add("gate", "never")
+    worker = rig.start("--grace", "1000")
+    rig.noted("begun")
+    with rig.client() as client:
+        assert client.execute("WORKER", "STOP", reporting(rig), "HANDBACK") == 1
+    assert worker.ends() == 0
+    assert pasts(rig) == [Past(1, 0, 0, "its worker stopped")]
+
+
 def test_the_job_of_a_killed_process_runs_again_in_another(rig: Rig) -> None:
     worker = rig.start()
     (first,) = worker.serves()

@@ -22,12 +22,29 @@ from disque_trio.respclient.errors import DisqueError, ProtocolError, ReplyError
 PAGE: Final = 50  # jobs
 STEP: Final = 1_500  # jobs that a node visits for one JSCAN: the maximum
 VISITED: Final = 30_000  # jobs visited for a page
-SECONDS: Final = 0.2  # time limit for a page
 AT_ONCE: Final = 10  # SHOW commands sent together
 LETTERS: Final = 200  # jobs of a queue, on each node
 PATIENCE: Final = 200  # ms to wait for nodes that may know how a job ended
 LIGHT: Final = 16 << 10  # bytes: read fewer jobs if they are larger on average
 BODIES: Final = 8 << 20  # bytes of bodies for a page: nodes of older releases always send them
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much to do for a page.
+
+    Attributes:
+        jobs: about how many to list.
+        visited: how many the nodes may visit at most. seconds: how long that may take.
+        body: bytes of each body to read.
+        bodies: bytes of bodies to read together, which nodes of older releases send as a whole.
+    """
+
+    jobs: int = PAGE
+    visited: int = VISITED
+    seconds: float = 0.2
+    body: int = READ
+    bodies: int = BODIES
 
 
 @dataclass(slots=True)
@@ -64,20 +81,26 @@ class Jobs:
         self._calls = calls
         self._nodes = nodes
 
-    async def page(self, wanted: JobFilter, place: Place, size: int = PAGE) -> JobPage:
-        """Jobs from ``place``: about ``size``, or fewer if the scan takes too long."""
+    async def page(
+        self,
+        wanted: JobFilter,
+        place: Place,
+        extent: Extent = Extent(),
+    ) -> JobPage:
+        """Jobs from ``place``, as many as ``extent`` says, or fewer if the scan takes too long."""
         page = JobPage()
         seen: set[str] = set()
-        until = trio.current_time() + SECONDS
+        size = extent.jobs
+        until = trio.current_time() + extent.seconds
         states = sorted(self._nodes.here(), key=lambda state: state.id)
         for state in [state for state in states if state.id >= place.node]:
             cursor = place.cursor if state.id == place.node else "0"
             count = size
             while True:
-                full = len(seen) >= size or page.visited >= VISITED
+                full = len(seen) >= size or page.visited >= extent.visited
                 if full or (page.visited and trio.current_time() > until):
                     page.next = Place(state.id, cursor)
-                    await self.tell(page, READ)
+                    await self.tell(page, extent.body, extent.bodies)
                     return page
                 reply = await self._calls.to(
                     state.address, "JSCAN", cursor, "COUNT", count, *wanted.words
@@ -98,14 +121,15 @@ class Jobs:
                     break
                 if len(ids) * 4 < size:
                     count = min(STEP, count * 4)
-        await self.tell(page, READ)
+        await self.tell(page, extent.body, extent.bodies)
         return page
 
-    async def tell(self, page: JobPage, most: int = 0) -> None:
-        """Read the jobs of a page, with up to ``most`` bytes of their bodies."""
+    async def tell(self, page: JobPage, most: int = 0, bodies: int = BODIES) -> None:
+        """Read the jobs of a page, with up to ``most`` bytes of the body of each, until they have
+        more than ``bodies`` bytes together."""
         spent = 0
         for part in _parts(page.jobs):
-            if spent > BODIES:
+            if spent > bodies:
                 page.untold += len(part)
                 continue
             address = part[0].address

@@ -15,6 +15,7 @@ from disque_console.model.node_actions import NODE_ACTIONS
 from disque_console.model.policy_actions import POLICY_ACTIONS
 from disque_console.model.roles import Role
 from disque_console.model.schedule_actions import SCHEDULE_ACTIONS
+from disque_console.model.worker_actions import WORKER_ACTIONS
 from disque_trio import humanize
 from disque_trio.job_options import OPTIONS, ScheduleOptions, Whole, Words
 from disque_trio.overview.names import shown, to_bytes
@@ -119,6 +120,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     for action in (
         *JOB_ACTIONS,
         *CLUSTER_ACTIONS, *NODE_ACTIONS, *POLICY_ACTIONS, *SCHEDULE_ACTIONS,
+        *WORKER_ACTIONS,
         Action("pause", "Pause", Role.OPERATOR, _pause, _said("{queue} is paused.")),
         Action("resume", "Resume", Role.OPERATOR, _resume, _said("{queue} is no longer paused.")),
         Action(

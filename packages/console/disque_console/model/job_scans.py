@@ -33,6 +33,8 @@ class JobFilter:
         text: what their bodies contain.
         id: how the ids begin. Nodes cannot filter by it, so all jobs are scanned.
         headers: names and values that the jobs must have.
+        staged: only jobs in a stage, so that a job is listed by the node that has it, not by those
+            with copies.
         problem: why the filter is invalid; empty if it is valid.
     """
 
@@ -46,6 +48,7 @@ class JobFilter:
     id: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     problem: str = ""
+    staged: bool = False
 
     @classmethod
     def read(cls, query: Callable[[str], Sequence[str]]) -> "JobFilter":
@@ -78,8 +81,11 @@ class JobFilter:
         """The options of JSCAN."""
         if self.state == WITH_WORKER:
             return ["TAKEN", *self.conditions]
-        state: list[Argument] = ["STATE", to_bytes(self.state)] if self.state else []
-        return [*state, *self.conditions]
+        states = [self.state] if self.state else [*BY_STAGE] if self.staged else []
+        found: list[Argument] = []
+        for state in states:
+            found += ["STATE", to_bytes(state)]
+        return [*found, *self.conditions]
 
     @property
     def conditions(self) -> list[Argument]:

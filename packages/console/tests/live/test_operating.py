@@ -137,7 +137,7 @@ def test_workers_and_what_is_in_hand_are_shown(node: LiveNode, visitor: Visitor)
     def process() -> str:
         return " ".join(rows(visitor, "/workers?search=worker-7"))
 
-    wait_until(lambda: re.search(r"worker-7 1 connection, .* 1 x for .* worked ", process()))
+    wait_until(lambda: re.search(r"worker-7 1 connection, .* 1 does not tell x for .* worked ", process()))
     [held] = [row for row in rows(visitor, "/workers?queue=worked") if job in row]
     assert re.search(r"\b([3-9]\d|100) s ", held)
     assert f"127.0.0.1:{node.port}" in held

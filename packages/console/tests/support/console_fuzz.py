@@ -38,7 +38,7 @@ FIELDS: Final = (
     "size", "sort", "state", "text", "then", "times", "to", "token", "ttl", "tz", "user", "value",
     "which", "youngest", "body-was", "queue-was", "times-was",
     "name-was", "dead-was", "active", "attempts", "backoff-max", "backoff-min", "burst", "deadttl",
-    "groupactive", "groupburst", "grouprate", "look", "maxbytes", "options-was",
+    "groupactive", "groupburst", "grouprate", "look", "maxbytes", "options-was", "running", "who",
 )  # fmt: skip
 _VALUES: Final = (
     "", "q", "mail.a", "yes", "no", "0", "1", "-1", "5", "1e9", "9" * 30, "nan", "٣", "queued",

@@ -3,30 +3,24 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-import trio
-
-from disque_console.io.calls import Answer
-from disque_console.io.jobs import Jobs
+from disque_console.io.jobs import Extent, Jobs
 from disque_console.model.actions import ACTIONS
+from disque_console.model.job_scans import JobFilter, Place
 from disque_console.model.schedules import merged
 from disque_console.web.answers import parted
 from disque_console.web.api.endpoint import Given, Problem
+from disque_console.web.views.clients import all_clients
+from disque_console.web.views.jobs import TOO_OLD
+from disque_console.web.views.workers import all_reports, all_running
 from disque_console.web.visit import Missing, Visit
-from disque_trio.client import replies
-from disque_trio.client.shown import ShownJob, jobs_in
-from disque_trio.overview.clients import Client, read_clients
-from disque_trio.overview.names import to_bytes
 from disque_trio.overview.nodes import COUNTED
-from disque_trio.overview.records import STAGES, job_fields, node_fields, queue_fields
+from disque_trio.overview.records import job_fields, node_fields, queue_fields
 from disque_trio.overview.workers import worker_fields
 from disque_trio.overview.workers import workers as merged_workers
-from disque_trio.resp.command import Argument
-from disque_trio.respclient.errors import DisqueError
-from disque_trio.respclient.values import text
 
-STEP: Final = 500  # jobs that a node visits for one reply
 BODY: Final = 1_024  # bytes of a body in a list
 SECONDS: Final = 2.0  # to look for jobs
+_ANY: Final = 1 << 60  # without a limit
 COUNTS: Final = 1.0  # s to wait for the counts of a queue
 
 
@@ -74,45 +68,16 @@ async def queue(visit: Visit, given: Given) -> Any:
 
 async def jobs(visit: Visit, given: Given) -> Any:
     """Jobs, as the nodes find them, from a cursor on."""
-    states = sorted(visit.cluster.nodes.here(), key=lambda state: state.id)
-    node, _, cursor = given["cursor"].partition(":")
-    found: list[dict[str, Any]] = []
-    problems: list[Answer] = []
-    next_page = None
-    until = trio.current_time() + SECONDS
-    for state in [state for state in states if state.id >= node]:
-        at = cursor.encode() if state.id == node and cursor else b"0"
-        count = min(STEP, given["limit"])
-        while True:
-            if len(found) >= given["limit"] or (found and trio.current_time() > until):
-                next_page = f"{state.id}:{at.decode()}"
-                break
-            command = ("JSCAN", at, "COUNT", count, *_conditions(given))
-            reply = await visit.calls.to(
-                state.address, *command, "REPLY", "all", "CLIENT", "MAXBODY", given["body"]
-            )
-            if isinstance(reply, DisqueError):
-                problems.append((state.address, reply))
-                break
-            at, page = replies.page(reply)
-            found += [job_fields(job, state.address, visit.now) for job in jobs_in(page)]
-            count = min(STEP, given["limit"]) if page else STEP
-            if at == b"0":
-                break
-        if next_page is not None:
-            break
-    once = {job["id"]: job for job in found}  # a delayed job is on several nodes
-    return {"jobs": list(once.values()), "next": next_page, "problems": _told(problems)}
-
-
-def _conditions(given: Given) -> list[Argument]:
-    found: list[Argument] = []
-    for state in [given["state"]] if given["state"] else STAGES:
-        found += ["STATE", state]
-    for word in ("queue", "group"):
-        if given[word]:
-            found += [word.upper(), to_bytes(given[word])]
-    return found
+    words = {name: given[name] for name in ("queue", "group", "state")}
+    limits = Extent(given["limit"], _ANY, SECONDS, given["body"], _ANY)
+    reader = Jobs(visit.calls, visit.cluster.nodes)
+    place = Place.read(given["cursor"].replace(":", "-"))
+    page = await reader.page(JobFilter(**words, staged=True), place, limits)
+    found = [
+        job_fields(job.copy, job.address, visit.now) for job in page.jobs if job.copy is not None
+    ]
+    following = f"{page.next.node}:{page.next.cursor}" if page.next else None
+    return {"jobs": found, "next": following, "problems": _told(page.problems)}
 
 
 async def job(visit: Visit, given: Given) -> Any:
@@ -128,24 +93,12 @@ async def job(visit: Visit, given: Given) -> Any:
 
 async def workers(visit: Visit, given: Given) -> Any:
     """Workers, and the jobs that they have."""
-    clients: list[Client] = []
-    good, problems = parted(await visit.calls.every("CLIENT", "LIST"))
-    for address, reply in good:
-        clients += read_clients(address, text(reply))
-    running: list[tuple[str, ShownJob]] = []
-    for state in visit.cluster.nodes.here():
-        at = b"0"
-        while True:
-            command = ("JSCAN", at, "COUNT", STEP, "STATE", "running", "REPLY", "all", "CLIENT")
-            reply = await visit.calls.to(state.address, *command, "MAXBODY", 0)
-            if isinstance(reply, DisqueError):
-                problems = [*problems, (state.address, str(reply))]
-                break
-            at, page = replies.page(reply)
-            running += [(state.address, found) for found in jobs_in(page)]
-            if at == b"0":
-                break
-    rows = merged_workers(clients, running)
+    clients, refused = await all_clients(visit)
+    reports = await all_reports(visit)
+    running, unheard, old = await all_running(visit)
+    problems = [*refused, *parted(unheard)[1], *((address, TOO_OLD) for address in old)]
+    jobs = [(job.address, job.copy) for job in running.jobs]
+    rows = merged_workers(clients, jobs, reports)
     return {"workers": [worker_fields(row) for row in rows], "problems": _told(problems)}
 
 

@@ -130,6 +130,10 @@ WORKER: Final = record(
     connected_for="integer",
     idle="integer",
     queues=array("string"),
+    part_of="string?",
+    state="string?",
+    slots="integer?",
+    memory="integer?",
     jobs=array(
         record(
             id="string",

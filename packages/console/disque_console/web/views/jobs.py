@@ -18,7 +18,7 @@ from disque_trio.overview.clients import Client
 
 _ALIKE: Final = {"fresh": "queued", "running": WITH_WORKER}
 """What nodes of older releases can look for in place of a stage."""
-_TOO_OLD: Final = "an older release, which does not know this list"
+TOO_OLD: Final = "an older release, which does not know this list"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ async def _list(visit: Visit, wanted: JobFilter, listed: JobList) -> dict[str, A
         "limit": MOST,
         "begins": page == 1,
         "next": page + 1 if len(found.jobs) >= page * PAGE < min(count, MOST) else 0,
-        "problems": [*problems, *((address, _TOO_OLD) for address in old)],
+        "problems": [*problems, *((address, TOO_OLD) for address in old)],
     }
 
 

@@ -1,5 +1,6 @@
 """Workers, and the jobs that they have."""
 
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -15,7 +16,8 @@ from disque_console.web.answers import parted
 from disque_console.web.views.clients import all_clients, named
 from disque_console.web.visit import Shown, Visit
 from disque_trio.client.shown import ShownJob
-from disque_trio.overview.workers import workers
+from disque_trio.overview.workers import WorkerReport, read_reports, workers
+from disque_trio.respclient.errors import DisqueError
 
 RUNNING_KEPT: Final = 8.0  # s: nodes look at all their jobs for it
 BUSIEST: Final = 12  # queues
@@ -32,9 +34,11 @@ async def view(visit: Visit) -> Shown:
         looked = await visit.recently(("held", queue), partial(_look, visit, queue))
         found = parted(looked.problems)[1]
         problems = problems + [entry for entry in found if entry not in problems]
-    running, unheard, old = await visit.recently("running", partial(_running, visit), RUNNING_KEPT)
+    running, unheard, old = await all_running(visit)
+    reports = await all_reports(visit)
     problems = problems + [entry for entry in parted(unheard)[1] if entry not in problems]
-    processes = find(workers(clients, ((job.address, job.copy) for job in running.jobs)), wanted)
+    taken = [(job.address, job.copy) for job in running.jobs]
+    processes = find(workers(clients, taken, reports), wanted)
     by_id = await named(visit, [(job.taken_on, job.taker) for job in looked.held], clients)
     busiest = [row.name for row in visit.cluster.queues.top("delivered", BUSIEST)]
     return Shown(
@@ -51,9 +55,25 @@ async def view(visit: Visit) -> Shown:
             "held_count": looked.count,
             "whole": looked.whole,
             "busiest": busiest,
+            "slots": sum(report.slots for report in reports),
             "totals": {name: visit.cluster.nodes.total(name) for name in TOTALS},
         }
     )
+
+
+async def all_reports(visit: Visit) -> list[WorkerReport]:
+    """What worker processes say of themselves, on nodes that know it and may tell the visitor."""
+    found: list[WorkerReport] = []
+    for address, reply in await visit.every("WORKER", "LIST"):
+        with suppress(DisqueError):
+            if not isinstance(reply, DisqueError):
+                found += read_reports(address, reply)
+    return found
+
+
+async def all_running(visit: Visit) -> tuple[ListedJobs, list[Answer], list[str]]:
+    """The jobs that run (see ``find_first``), a few seconds old at most."""
+    return await visit.recently("running", partial(_running, visit), RUNNING_KEPT)
 
 
 async def _running(visit: Visit) -> tuple[ListedJobs, list[Answer], list[str]]:

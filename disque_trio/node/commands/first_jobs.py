@@ -15,7 +15,6 @@ from disque_trio.node.core.changes.state_counts import (
     DEAD,
     DELAYED,
     FRESH,
-    RETRIED,
     RUNNING,
     STAGES,
     stage_of,
@@ -82,7 +81,7 @@ class FirstJobs(Sliced):
     """The reply: how many jobs are in each stage, and the first ones of one of them."""
 
     __slots__ = (
-        "_conditions", "_count", "_counts", "_fields", "_found", "_holds", "_lines", "_node",
+        "_conditions", "_count", "_counts", "_fields", "_found", "_holders", "_lines", "_node",
         "_others", "_queues", "_rank_limit", "_ranked", "_reading", "_segments", "_shard", "_stage",
         "_told", "_unread", "_wanted", "_whole",
     )  # fmt: skip
@@ -101,7 +100,7 @@ class FirstJobs(Sliced):
         self._counts = dict.fromkeys(STAGES, 0)
         self._ranked: list[tuple[int, bytes, Job]] = []
         self._rank_limit = _NO_LIMIT  # those beyond are not among the first
-        self._holds: dict[tuple[bytes, ...], bool] = {}
+        self._holders = node.scatter_gather.state_counter.shares
         self._shard = 0  # the next one of the marked jobs
         self._others: dict[bytes, int] = {}  # jobs in queues that are not fresh, by queue
         self._queues: Iterator[Queue] | None = None  # those to count
@@ -171,7 +170,7 @@ class FirstJobs(Sliced):
         """Count ``job``, which is in ``stage``, and keep it if it may be one of the first."""
         if not self._takes(job):
             return
-        if stage in (DELAYED, RETRIED) and not self._counts_here(job):
+        if stage != RUNNING and job.state != QUEUED and not self._holders.counts_waiting(job):
             return
         self._counts[stage] += 1
         if stage == self._stage and self._count:
@@ -192,19 +191,6 @@ class FirstJobs(Sliced):
             self._ranked.append((place, job.id, job))
             if len(self._ranked) >= 2 * self._count + _SPARE:
                 self._drop_last()
-
-    def _counts_here(self, job: Job) -> bool:
-        """Whether this node counts ``job``, which waits for its time on all nodes that hold it: it
-        does if it is the first of those that answer."""
-        holders = job.delivered
-        if holders is None or job.state == QUEUED:
-            return True
-        here = self._holds.get(holders)
-        if here is None:
-            peers, own = self._node.peers, self._node.id
-            here = min([id for id in holders if id == own or peers.answers(id)], default=own) == own
-            self._holds[holders] = here
-        return here
 
     def _drop_last(self) -> None:
         """Drop the candidates that are not among the first."""

@@ -99,7 +99,7 @@ def _tell_all(node: Node, name: bytes, resp: int, tally: JobStateCounts) -> byte
     the queue ``name``."""
     queue = node.queues.by_name.get(name)
     if queue is None:
-        if not (tally.delayed or tally.in_hand or tally.waiting):
+        if not (tally.delayed or tally.in_hand or tally.dead or tally.waiting):
             return null_array(resp)
         queue = Queue(name, node.now)  # not made yet, or forgotten: nothing was queued for long
         queue.traffic = node.queues.traffic(name)

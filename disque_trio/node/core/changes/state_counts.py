@@ -1,5 +1,7 @@
 """Counts the jobs of queues by state (QSTAT FULL).
 
+Each job is counted by one of its holders, so that the sums over the nodes are numbers of jobs.
+
 They are not counted as they come and go, since that would make each job more expensive. Instead a
 walk looks at all jobs of the node, slice by slice; clients are served in between. One walk counts
 for all who asked before it began; later requests wait for the next one, so there are never two.
@@ -17,6 +19,7 @@ from disque_trio.node.core.jobs.job import (
     Job,
     first_due,
     is_delivered,
+    is_maker,
 )
 from disque_trio.node.core.jobs.registry import SHARDS
 from disque_trio.node.core.jobs.trailers import Trailers
@@ -87,13 +90,48 @@ def stage_of(job: Job, trailers: Trailers, now: int) -> bytes:
     return DELAYED if later else b""
 
 
+class CountingHolders:
+    """Says which of the nodes that hold a job counts it, so that the sums over all nodes count it
+    once."""
+
+    def __init__(self, core: Core) -> None:
+        self._peers = core.peers
+        self._replicas = core.store.replicas
+
+    def counts_waiting(self, job: Job) -> bool:
+        """Whether this node counts ``job``, which waits for its time in no queue, as all of its
+        holders know: the node that made it does; if that does not answer, the first one, by its id,
+        that does."""
+        holders = job.delivered
+        if holders is None or is_maker(self._replicas.own, job.id):
+            return True
+        for node in holders:
+            if is_maker(node, job.id) and self._peers.answers(node):
+                return False
+        return self._is_first(holders)
+
+    def counts_copy(self, job: Job) -> bool:
+        """Whether this node counts ``job``, a copy of one that another node queues, as that one
+        does not answer."""
+        holders = job.delivered or ()
+        if job.place is not None:
+            return not self._peers.answers(job.place.node) and self._is_first(holders)
+        own = self._replicas.own
+        return not any(node != own and self._peers.answers(node) for node in holders)
+
+    def _is_first(self, holders: tuple[bytes, ...]) -> bool:
+        """Whether none of the other ``holders`` that answer has a lower id."""
+        own = self._replicas.own
+        return not any(node < own and self._peers.answers(node) for node in holders)
+
+
 class JobStateCounts:
     """The counts of the jobs of one queue, on one node.
 
     Attributes:
-        delayed: wait for the end of a delay or a pause.
+        delayed: wait for the end of a delay or a pause, and this node counts them.
         in_hand: delivered by this node and not acknowledged.
-        dead: dead letters.
+        dead: dead letters that this node counts.
         waiting: loaded, but not queued yet (see ``Progress.waiting``).
         replies: the pending replies, each with the function that makes it.
     """
@@ -107,13 +145,18 @@ class JobStateCounts:
 
 
 class JobStateCounter:
-    """The counting on one node."""
+    """The counting on one node.
+
+    Attributes:
+        shares: says which jobs it counts.
+    """
 
     def __init__(self, core: Core) -> None:
         self._machine = core.machine
         self._store = core.store
         self._paging = core.paging
         self._rpc = core.rpc
+        self.shares = CountingHolders(core)
         self._counting: dict[bytes, JobStateCounts] = {}  # by queue
         self._next: dict[bytes, JobStateCounts] = {}  # for the next walk
         self._shard = 0  # the next one of the registry
@@ -150,17 +193,23 @@ class JobStateCounter:
             self._rpc.timer.wake_by(self._machine.now)
 
     def count(self, tally: JobStateCounts, job: Job) -> str:
-        """Count ``job``, which is in the queue of ``tally``. Return its state."""
+        """Count ``job``, which is in the queue of ``tally``. Return its state: COPY if another
+        node counts it."""
         state = state_of(job, self._machine.now)
+        counted = True
         if state == IN_HAND:
             tally.in_hand += 1
         elif state == LATER:
+            if not self.shares.counts_waiting(job):
+                return COPY
             tally.delayed += 1
         elif job.state != QUEUED and job.state != ACTIVE:
             return state
         elif job.id in self._store.progress.waiting:
             tally.waiting += 1
-        if self._store.trailers.is_dead_letter(job):
+        else:
+            counted = state != COPY
+        if self._store.trailers.is_dead_letter(job) and (counted or self.shares.counts_copy(job)):
             tally.dead += 1
         return state
 

@@ -256,10 +256,10 @@ class DiskViews:
         return found
 
     def dead(self) -> dict[bytes, int]:
-        """How many dead letters lie on disk, by queue."""
+        """How many dead letters lie on disk, by queue, besides copies that other nodes count."""
         found: dict[bytes, int] = {}
         for segment in self._pages.segments.values():
-            if segment.letters:
+            if segment.letters and segment.origin in (None, LATER, RETRIED):
                 found[segment.queue] = found.get(segment.queue, 0) + segment.live
         return found
 

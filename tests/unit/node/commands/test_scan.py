@@ -6,11 +6,11 @@ from zlib import crc32
 
 import pytest
 
-from disque_trio.cluster.peers import Peers
 from disque_trio.node.commands.scan import JobFilter
 from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.jobs.job import Job
 from disque_trio.respserver.slices import do_slice
+from tests.support.mesh import Mesh
 from tests.support.node_bench import JOB_FIELDS, Bench
 
 BAD = "ERR invalid cursor or option name"
@@ -434,22 +434,12 @@ def test_jobs_that_leave_a_list_while_it_is_made_are_not_told(bench: Bench) -> N
     assert set(ids[:999]) - {seen} <= set(found)
 
 
-class Answering(Peers):
-    """Nodes that all answer."""
-
-    def answers(self, id: bytes) -> bool:
-        return True
-
-
-def test_a_job_that_waits_on_several_nodes_is_counted_on_one(bench: Bench) -> None:
-    id = bench.add("q", "b", "DELAY", 50)
-    job = bench.node.store.jobs.get(id)
-    assert job is not None
-    own = bench.node.id
-    job.delivered = (own, b"0" * 40)  # that one does not answer
-    assert first(bench, "delayed", 5)[0]["delayed"] == 1
-    bench.node.peers = Answering()
-    assert first(bench, "delayed", 5)[0]["delayed"] == 0
+def test_a_job_that_waits_on_several_nodes_is_counted_on_one_and_told_of_by_that_one() -> None:
+    mesh = Mesh(3)
+    id = mesh.add(1, "DELAY", 50)
+    found = [first(bench, "delayed", 5) for bench in mesh.nodes]
+    assert [counts["delayed"] for counts, _ in found] == [0, 1, 0]
+    assert [jobs for _, jobs in found] == [[], [id], []]
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ class Client:
         counted: of the user whose connections it counts among; None: of none.
         name: from CLIENT SETNAME.
         label: its name in the event log; empty: not known yet, as after a change of its name.
+        origin: its name, or else its address without the port; empty: as for ``label``.
         lib_name, lib_ver: from CLIENT SETINFO.
         reply_mode: REPLY_ON, REPLY_OFF, REPLY_SKIP (this command has no reply) or REPLY_SKIP_NEXT.
         monitor: whether it gets a line for every command.
@@ -129,6 +130,7 @@ class Client:
         "monitor",
         "name",
         "no_evict",
+        "origin",
         "out",
         "paced",
         "reply_mode",
@@ -156,6 +158,7 @@ class Client:
         self.counted: Use | None = None
         self.name = b""
         self.label = ""
+        self.origin = b""
         self.lib_name = b""
         self.lib_ver = b""
         self.reply_mode = REPLY_ON

@@ -60,6 +60,7 @@ QPEEK mail.in 5 MAXBODY 5
 QPURGE mail.in
 QMOVE mail.in mail.out COUNT 5
 QSTAT mail.in FULL
+QTOP mail.in BY group COUNT 5
 QSCAN 0 COUNT 5 BUSYLOOP MINLEN 1 MAXLEN 2 IMPORTRATE 0 MAXIDLE 4 MATCH mail.*
 PAUSE mail.in in out bcast
 PAUSE mail.in STATE all none

@@ -5,6 +5,7 @@ from typing import Final
 from disque_trio import job_options, policy_options
 from disque_trio.node.commands import (
     addjob,
+    breakdown,
     cluster,
     consume,
     cron,
@@ -154,6 +155,10 @@ def _commands() -> list[Command[Node]]:
                 needs={"from": TAKE, "to": ADD}),
         Command("qstat", -2, "readonly fast", queues.qstat, "queue [FULL]",
                 "Show the state and the counters of a queue.", "queues", needs={"queue": KNOW}),
+        Command("qtop", -4, "readonly", breakdown.qtop,
+                "queue BY group|task|user|client [COUNT count]",
+                "Count the jobs of a queue by group, task, user or client; the largest first.",
+                "queues", needs={"queue": TAKE}, values=breakdown.QTOP),
         Command("qscan", -1, "readonly", scan.qscan, _QSCAN,
                 "Walk over the queues of this node.", "queues",
                 needs={"MATCH": matching}, values=scan.QSCAN, repeats=True,

@@ -44,6 +44,7 @@ def _set_name(node: Machine, client: Client, args: list[bytes]) -> None:
     check_name(args[2])
     client.name = args[2]
     client.label = ""
+    client.origin = b""
     client.out.append(OK)
 
 

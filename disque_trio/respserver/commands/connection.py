@@ -100,6 +100,7 @@ def hello(node: Machine, client: Client, args: list[bytes]) -> None:
     if name is not None:
         client.name = name
         client.label = ""
+        client.origin = b""
     if len(args) > 1:
         client.resp = int(args[1])
         if client.resp != 3:
@@ -159,6 +160,7 @@ def reset(node: Machine, client: Client, args: list[bytes]) -> None:
     node.stop_pushing(client)
     client.name = b""
     client.label = ""
+    client.origin = b""
     client.reply_mode = REPLY_ON
     client.no_evict = False
     client.leave_group()

@@ -54,6 +54,7 @@ LOOKING: Final = frozenset(
         "qpeek",
         "qscan",
         "qstat",
+        "qtop",
         "show",
         "waitjob",
     ]

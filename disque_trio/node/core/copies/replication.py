@@ -91,9 +91,9 @@ class Replication:
             )
         if job.delay:
             store.schedule(job)
-            store.queues.traffic(job.queue).added += 1
+            store.queues.added(store.queues.traffic(job.queue), job)
         else:
-            store.put(job).traffic.added += 1
+            store.queues.added(store.put(job).traffic, job)
         if machine.journaling:
             body = job.body
             if body is None or len(body) < LARGE_BODY:  # avoids a call: this is ADDJOB
@@ -166,7 +166,7 @@ class Replication:
                     if id not in (self._replicas.own, chosen):
                         self._peers.send(id, packet)
             store.total_added += 1
-            store.queues.traffic(job.queue).added += 1
+            store.queues.added(store.queues.traffic(job.queue), job)
             store.let_go(job)
         else:
             job.confirmed = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from disque_trio.native import mypyc_attr
 from disque_trio.protocol.serialjob import SerialJob
+from disque_trio.respserver.acl.user import User
 
 if TYPE_CHECKING:
     from mypy_extensions import i16, i32, i64, u8
@@ -102,6 +103,27 @@ class Place:
 
 
 @mypyc_attr(acyclic=True)
+class Adder:
+    """A client, or all of one user with the same name or address, that added jobs to a queue.
+
+    Attributes:
+        user: the name of its user. origin: the name of the connection, or else its address.
+        added: how many jobs it added.
+        id, name, account: of the client that added the last one.
+    """
+
+    __slots__ = ("account", "added", "id", "name", "origin", "user")
+
+    def __init__(self, user: bytes, origin: bytes) -> None:
+        self.user = user
+        self.origin = origin
+        self.added = 0
+        self.id = 0
+        self.name = b""
+        self.account: User | None = None
+
+
+@mypyc_attr(acyclic=True)
 class Job:
     """One job as this node holds it.
 
@@ -122,6 +144,7 @@ class Job:
         dump: number of the last dump that it is in.
         slot: its index in the timers' bucket.
         taking: its last delivery to a client of this node; None: none since the node started.
+        adder: who added it, in as far as this node knows.
         place: where another node has it, as that one said; None: that is not known.
         delivered: nodes that may hold a copy, usually including this one; None: only this one.
             Empty for an acknowledgement of a job that was never seen here.
@@ -131,6 +154,7 @@ class Job:
     """
 
     __slots__ = (
+        "adder",
         "awake",
         "body",
         "confirmed",
@@ -175,6 +199,7 @@ class Job:
         self.confirmed: list[bytes] | None = None
         self.taking: Taking | None = None
         self.place: Place | None = None
+        self.adder: Adder | None = None
         self.ctime = ctime  # not i64: a damaged file may contain one of 64 bits
         self.etime: i64 = etime
         self.delay: i64 = delay

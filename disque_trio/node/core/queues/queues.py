@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
+from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.jobs.registry import Registry
 from disque_trio.node.core.pages.pages import Pages
+from disque_trio.node.core.queues.adders import Adders, QueueAdders
 from disque_trio.node.core.queues.deaths import Deaths
 from disque_trio.node.core.queues.queue import QUEUE_OVERHEAD, Queue
 from disque_trio.node.core.queues.traffic import Traffic
@@ -57,6 +59,7 @@ class Queues:
         interests: the clients that want jobs by pattern; None: there are none.
         on_create: called with each new queue.
         pages: their jobs that lie on disk.
+        adders: who added jobs, of all queues.
         queued_again: when jobs that had been delivered were queued again, in ms, by id, for the
             latest ``MOST_AGAIN`` of them.
         max_idle: how long an unused empty queue is kept, in ms.
@@ -75,6 +78,7 @@ class Queues:
         self._idle_cursor = 0
         self._left: dict[Queue, None] = {}  # that never had a job, and that nobody waits for now
         self._names: dict[bytes, bytes] = {}
+        self.adders = Adders(machine)
         self.queued_again: dict[bytes, int] = {}
         # Of names whose queues do not exist: jobs with a delay, or in hand for very long.
         self._absent: dict[bytes, Traffic] = {}
@@ -101,6 +105,11 @@ class Queues:
             self.on_create(queue)
         return queue
 
+    def known_traffic(self, name: bytes) -> Traffic | None:
+        """What was counted of the queue ``name``; None: nothing."""
+        queue = self.by_name.get(name)
+        return self._absent.get(name) if queue is None else queue.traffic
+
     def traffic(self, name: bytes) -> Traffic:
         """Where to count what clients do with jobs of the queue ``name``, which may not exist."""
         queue = self.by_name.get(name)
@@ -110,13 +119,36 @@ class Queues:
         traffic = absent.get(name)
         if traffic is None:
             if len(absent) >= _MANY_ABSENT:
-                del absent[next(iter(absent))]
+                self.adders.forget(absent.pop(next(iter(absent))).adders)
             traffic = absent[name] = Traffic()
         return traffic
+
+    def added(self, traffic: Traffic, job: Job) -> None:
+        """Count that the current client added ``job`` where ``traffic`` is counted."""
+        traffic.added += 1
+        client = self._machine.client
+        if client is None:
+            return
+        adder = traffic.adder
+        if (
+            adder is None
+            or adder.id != client.id
+            or adder.name is not client.name
+            or adder.account is not client.user
+        ):
+            adders = traffic.adders
+            if adders is None:
+                adders = traffic.adders = QueueAdders()
+            adder = traffic.adder = self.adders.of(adders, client)
+            if adder is None:
+                return
+        adder.added += 1
+        job.adder = adder
 
     def destroy(self, queue: Queue) -> None:
         """Remove ``queue``, which must be empty and have no client waiting."""
         del self.by_name[queue.name]
+        self.adders.forget(queue.traffic.adders)
         self._left.pop(queue, None)
         self.index.drop(queue.name)
         self._machine.memory.used -= taken_by(queue.name)
@@ -237,5 +269,6 @@ class Queues:
         self.by_name = {}
         self._left = {}
         self._absent = {}
+        self.adders.count = 0
         self.queued_again = {}
         return queues

@@ -446,7 +446,7 @@ class JobStore:
             # It was processed before it had its copies: its producer may get its reply.
             self.waits.end(job, b"+" + job.id + b"\r\n")
             self.total_added += 1
-            self.queues.traffic(job.queue).added += 1
+            self.queues.added(self.queues.traffic(job.queue), job)
             if self.notes.noting:
                 self.notes.note(schema.ADDED, job, new=True)
         elif self.machine.journaling:

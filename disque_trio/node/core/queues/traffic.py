@@ -8,6 +8,8 @@ all nodes are what happened to the queue.
 from typing import TYPE_CHECKING, Final
 
 from disque_trio.log_times import MOST, grown, quantile
+from disque_trio.node.core.jobs.job import Adder
+from disque_trio.node.core.queues.adders import QueueAdders
 from disque_trio.resp.reply import Value
 
 if TYPE_CHECKING:
@@ -83,6 +85,7 @@ class Traffic:
             acknowledged.
         imported, exported: jobs that came from other nodes, or were given to them.
         wait_at, processing_at: call ``waited``, ``processed`` when this many were delivered, acked.
+        adder: who added the last job; None: not known. adders: all who did.
         wait: times from when a job was added, was due, or was queued again until a client got it;
             None: nobody got one.
         processing: times from when a client got a job until it was acknowledged; None: none was.
@@ -91,6 +94,8 @@ class Traffic:
     __slots__ = (
         "acked",
         "added",
+        "adder",
+        "adders",
         "delivered",
         "exported",
         "imported",
@@ -101,6 +106,8 @@ class Traffic:
     )
 
     def __init__(self) -> None:
+        self.adder: Adder | None = None
+        self.adders: QueueAdders | None = None
         self.wait: Times | None = None
         self.processing: Times | None = None
         self.added: i64 = 0

@@ -128,6 +128,8 @@ READS: list[Words] = [
     ("SCANQUEUES", "BUSYLOOP"),
     ("QSTAT", "q"),
     ("QSTAT", "q", "FULL"),
+    ("QTOP", "q", "BY", "client", "COUNT", 1_000),
+    ("QTOP", "q", "BY", "group"),
     ("SELECT", 0),
     ("SLOWLOG", "GET", -1),
     ("TIME",),

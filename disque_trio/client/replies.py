@@ -49,6 +49,8 @@ class Schedule:
         next: when the next job is added; None: never.
         problem: why the last job could not be added; empty if it was added.
         user: with whose rights jobs are added; empty: nobody's rights limit it.
+        runs: the last jobs that the node added: when, and the id (empty: none), the latest first.
+        after_next: when jobs are added after ``next``, as far as the node tells.
     """
 
     name: str
@@ -63,6 +65,8 @@ class Schedule:
     next: int | None
     problem: str
     user: str = ""
+    runs: tuple[tuple[int, str], ...] = ()
+    after_next: tuple[int, ...] = ()
 
 
 def record(reply: Reply) -> Record | None:
@@ -168,7 +172,14 @@ def schedule(reply: Reply) -> Schedule | None:
         None if next is None else integer(next),
         text(fields.get("problem", b"")),
         text(fields.get("user", b"")),
+        _runs(elements(fields.get("runs", []))),
+        tuple(integer(tick) for tick in elements(fields.get("after-next", []))),
     )
+
+
+def _runs(told: list[Reply]) -> tuple[tuple[int, str], ...]:
+    ticks, ids = told[::2], told[1::2]
+    return tuple((integer(tick), text(id)) for tick, id in zip(ticks, ids, strict=False))
 
 
 def page(reply: Reply) -> tuple[bytes, list[Reply]]:

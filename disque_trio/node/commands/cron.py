@@ -20,6 +20,7 @@ from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX, wrong_arity
 
+_AFTER_NEXT: Final = 4  # ticks after the next one that GET tells
 _TIMEOUT: Final = b"5000"  # ms that the ADDJOB of RUN waits for copies
 
 
@@ -82,7 +83,9 @@ def _about_one(node: Node, client: Client, word: bytes, name: bytes) -> None:
             raise CommandError("ERR there is no schedule with this name")
         client.out.append(null_array(client.resp))
     elif word == b"get":
-        client.out.append(encode(_describe(node, entry, schedule), client.resp))
+        fields = _describe(node, entry, schedule)
+        fields[b"after-next"] = _after_next(schedule, fields[b"next"])
+        client.out.append(encode(fields, client.resp))
     elif word == b"run":
         addjob(node, client, _addjob(schedule))
     else:
@@ -100,7 +103,23 @@ def _describe(node: Node, entry: Entry[Schedule], schedule: Schedule) -> dict[by
     if plan is None:  # it was just set, or is paused
         plan = Plan(entry, schedule)
     problem = node.ticks.makers.problem(schedule) or plan.problem
-    return describe(schedule, entry.reached, plan.tick, problem)
+    runs = node.ticks.schedules.runs.get(entry.name, [])
+    return describe(schedule, entry.reached, plan.tick, problem, runs)
+
+
+def _after_next(schedule: Schedule, first: Value) -> Value:
+    """The ticks after the next one, ``first``, as far as they are shown (ms)."""
+    found: list[Value] = []
+    try:
+        times = times_of(schedule.spec, schedule.zone)
+    except SharedError:
+        return found
+    tick = first if isinstance(first, int) else 0
+    while tick and len(found) < _AFTER_NEXT:
+        tick = times.next(tick)
+        if tick:
+            found.append(tick)
+    return found
 
 
 def _listed(node: Node, entry: Entry[Schedule]) -> Value:

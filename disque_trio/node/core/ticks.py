@@ -205,6 +205,8 @@ class Ticks:
         schedule = None if entry is None else entry.value
         if entry is None or schedule is None or schedule.flags & PAUSED:
             self._plans.pop(name, None)
+            if schedule is None:
+                self.schedules.runs.pop(name, None)
             return
         plan = self.plan_of(entry)
         if plan is None:
@@ -341,6 +343,7 @@ class Ticks:
                     tick = (name, plan.tick, schedule.queue)
                     id = _first_id(reply)
                     self._notes.note_tick(schema.TICKED, tick, schema.NO_REASON, -1, id)
+                    self.schedules.ran(name, plan.tick, id)
                 self._done(plan)
             else:
                 plan.problem = problem.decode("utf-8", "replace")

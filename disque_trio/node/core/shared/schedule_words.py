@@ -2,10 +2,11 @@
 file.
 
 In addition to the lines of all such files (see ``version_words``), that of schedules has a line
-after each schedule that has ticked::
+after each schedule that has ticked, and one with the last jobs of it that this node added::
 
     schedule 12 1f...c0 "nightly" "0 3 * * *" "Europe/Berlin" 1 "reports" "all" RETRY 60
     reached "nightly" 1700000000000
+    ran "nightly" 1699996400000 D-... 1700000000000 D-...
 """
 
 from collections.abc import Iterator
@@ -23,8 +24,11 @@ from disque_trio.node.core.shared.version_words import (
     whole_file,
 )
 from disque_trio.node.core.shared.versions import MAX_TIME, SharedError
+from disque_trio.protocol.serialjob import is_job_id
 from disque_trio.resp.inline import quote, quote_all
 from disque_trio.resp.reply import Value
+
+NO_ID: Final = b"-"  # of a topic to which no queue is bound
 
 _ABOUT: Final = b"""\
 # Written by the node: schedules. Stop the node before you change it, and raise the first number
@@ -68,9 +72,12 @@ def read_schedule(name: bytes, words: list[bytes]) -> Schedule:
     return Schedule(name, words[0], zone, flags, rest[0], rest[1], rest[2:])
 
 
-def describe(schedule: Schedule, last: int, next: int, problem: str) -> dict[bytes, Value]:
+def describe(
+    schedule: Schedule, last: int, next: int, problem: str, runs: list[tuple[int, bytes]]
+) -> dict[bytes, Value]:
     """The reply of CRON GET. ``last``: up to when it is done; ``next``: its next tick; both in ms
-    since the epoch, 0: none. ``problem``: why its last job was not added; empty: it was."""
+    since the epoch, 0: none. ``problem``: why its last job was not added; empty: it was. ``runs``:
+    see ``Schedules``."""
     found: dict[bytes, Value] = {
         b"name": schedule.name,
         b"times": schedule.spec,
@@ -87,6 +94,11 @@ def describe(schedule: Schedule, last: int, next: int, problem: str) -> dict[byt
         found[b"problem"] = problem.encode()
     if schedule.user:
         found[b"user"] = schedule.user
+    if runs:
+        told: list[Value] = []
+        for tick, id in reversed(runs):
+            told += [tick, id]
+        found[b"runs"] = told
     return found
 
 
@@ -103,7 +115,13 @@ def format_changes(schedules: Schedules, names: list[bytes]) -> bytes:
 
 def _reached(schedules: Schedules, names: list[bytes]) -> list[bytes]:
     found = [schedules.entries[name] for name in names if name in schedules.entries]
-    return [b"reached %b %d" % (quote(one.name), one.reached) for one in found if one.reached]
+    lines = [b"reached %b %d" % (quote(one.name), one.reached) for one in found if one.reached]
+    for one in found:
+        runs = schedules.runs.get(one.name)
+        if runs:
+            words = b" ".join([b"%d %b" % (tick, id or NO_ID) for tick, id in runs])
+            lines.append(b"ran %b %b" % (quote(one.name), words))
+    return lines
 
 
 def _words(schedule: Schedule) -> list[bytes]:
@@ -121,9 +139,17 @@ def parse_file(text: bytes, schedules: Schedules) -> list[str]:
             if entry is None:
                 raise SharedError("there is no schedule with this name before it")
             schedules.reach(entry, number_from(words[2], MAX_TIME))
+        elif words[0] == b"ran" and len(words) % 2 == 0:
+            if words[1] not in schedules.entries:
+                raise SharedError("there is no schedule with this name before it")
+            schedules.runs.pop(words[1], None)
+            for tick, id in zip(words[2::2], words[3::2], strict=True):
+                if id != NO_ID and not is_job_id(id):
+                    raise SharedError("this is not the id of a job")
+                schedules.ran(words[1], number_from(tick, MAX_TIME), b"" if id == NO_ID else id)
         elif not take_words(words, later, schedules, b"schedule", _read):
             raise SharedError(
-                "expected clock, schedule, reached or deleted, followed by its values"
+                "expected clock, schedule, reached, ran or deleted, followed by its values"
             )
 
     return take_lines(text, take)

@@ -31,6 +31,7 @@ _TYPES: Final = frozenset((_SPEC, _ZONE, _FLAGS, _QUEUE, _BODY, _OPTIONS, USER))
 CATCHES_UP: Final = 1
 PAUSED: Final = 2
 FLAGS: Final = CATCHES_UP | PAUSED
+MOST_RUNS: Final = 5  # that a node remembers of a schedule
 
 
 class Schedule(Shared):
@@ -95,10 +96,23 @@ class Schedule(Shared):
 
 class Schedules(Versions[Schedule]):
     """The schedules that a node knows. It adds no jobs of those that only newer releases know: a
-    node of such a release does."""
+    node of such a release does.
+
+    Attributes:
+        runs: the last jobs that this node added, by schedule: when (ms), and the id, the latest
+            last.
+    """
 
     def __init__(self) -> None:
         super().__init__(_TYPES, acts=False, reaches=True)
+        self.runs: dict[bytes, list[tuple[int, bytes]]] = {}
+
+    def ran(self, name: bytes, tick: int, id: bytes) -> None:
+        """Remember that this node added the job ``id`` for a ``tick`` (ms) of the schedule
+        ``name``."""
+        runs = self.runs.setdefault(name, [])
+        runs.append((tick, id))
+        del runs[:-MOST_RUNS]
 
     def check(self, name: bytes, value: Schedule, grows: int) -> None:
         if self.named(name) is None and self.count >= MAX_SCHEDULES:

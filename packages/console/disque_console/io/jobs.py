@@ -194,14 +194,20 @@ class Jobs:
 
     async def outcome(self, id: str) -> Outcome | None:
         """How a job ended, as far as the nodes remember; None if they do not, or may not say."""
-        _, reply = await self._calls.any("WAITJOB", PATIENCE, id)
+        found = (await self.outcomes([id])).get(id)
+        return None if found is None or found.state in ("gone", "pending") else found
+
+    async def outcomes(self, ids: Sequence[str]) -> dict[str, Outcome]:
+        """What became of jobs, by id, as far as the nodes remember; empty if they may not say."""
+        if not ids:
+            return {}
+        _, reply = await self._calls.any("WAITJOB", PATIENCE, *ids)
         try:
             if isinstance(reply, DisqueError):
                 raise reply
-            [found] = replies.outcomes(reply)
-        except (DisqueError, ValueError):
-            return None
-        return None if found.state in ("gone", "pending") else found
+            return {found.id: found for found in replies.outcomes(reply)}
+        except DisqueError:
+            return {}
 
     async def body(self, id: str) -> bytes | None:
         """The whole body of a job; None if no node that answers has it."""

@@ -10,16 +10,19 @@ from disque_trio.config.words import join_words
 from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.values import elements
 
+RUNS: Final = 5  # that are shown of a schedule
 MANY: Final = 1_000
 """Schedules; if there are more, only one node is asked."""
 
 
 @dataclass(slots=True)
 class Row:
-    """A schedule. problems: why nodes could not add the last job, by node address."""
+    """A schedule. problems: why nodes could not add the last job, by node address. runs: the last
+    jobs, whichever node added them: when (ms since the epoch), and the id; the latest first."""
 
     schedule: Schedule
     problems: dict[str, str] = field(default_factory=dict)
+    runs: list[tuple[int, str]] = field(default_factory=list)
 
     @property
     def options(self) -> str:
@@ -59,6 +62,7 @@ def merged(answers: Iterable[tuple[str, Reply]]) -> Mapping[str, Row]:
                 row.schedule = found
             if found.problem:
                 row.problems[address] = found.problem
+            row.runs = sorted({*row.runs, *found.runs}, reverse=True)[:RUNS]
     return dict(sorted(rows.items()))
 
 

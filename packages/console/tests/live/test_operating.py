@@ -34,6 +34,23 @@ def rows(visitor: Visitor, path: str) -> list[str]:
 # ---- schedules -----------------------------------------------------------------------------------
 
 
+def test_a_schedule_shows_its_last_runs_and_what_became_of_them(
+    node: LiveNode, visitor: Visitor
+) -> None:
+    node.ask("CRON", "SET", "often", "@every 1s", "often", "x")
+    page = "/schedule?name=often"
+    wait_until(lambda: len(rows(visitor, page)) == 5)
+    node.ask("CRON", "PAUSE", "often")
+    latest = re.findall(r"D-[\w/+-]{38}", visitor.get(page).says)[0]
+    node.ask("ACKJOB", latest)
+    wait_until(lambda: " done" in rows(visitor, page)[0])
+    assert "not ended yet" in rows(visitor, page)[1]
+    assert "ago" in rows(visitor, "/schedules?search=often")[0]
+    node.ask("CRON", "RESUME", "often")
+    wait_until(lambda: "After that" in visitor.get(page).says)
+    node.ask("CRON", "DEL", "often")
+
+
 def test_a_schedule_is_set_run_paused_resumed_changed_and_deleted(
     node: LiveNode, visitor: Visitor
 ) -> None:
@@ -137,7 +154,9 @@ def test_workers_and_what_is_in_hand_are_shown(node: LiveNode, visitor: Visitor)
     def process() -> str:
         return " ".join(rows(visitor, "/workers?search=worker-7"))
 
-    wait_until(lambda: re.search(r"worker-7 1 connection, .* 1 does not tell x for .* worked ", process()))
+    wait_until(
+        lambda: re.search(r"worker-7 1 connection, .* 1 does not tell x for .* worked ", process())
+    )
     [held] = [row for row in rows(visitor, "/workers?queue=worked") if job in row]
     assert re.search(r"\b([3-9]\d|100) s ", held)
     assert f"127.0.0.1:{node.port}" in held

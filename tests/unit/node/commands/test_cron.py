@@ -42,6 +42,7 @@ def test_a_schedule_is_set_and_read(bench: Bench) -> None:
         b"options": [b"RETRY", b"5", b"ASYNC"],
         b"done-until": START,
         b"next": 1_700_013_600_000,
+        b"after-next": [1_700_013_600_000 + 86_400_000 * days for days in (1, 2, 3, 4)],
     }
 
 

@@ -6,6 +6,7 @@ from zlib import crc32
 import pytest
 
 from disque_trio.node.core.shared.schedule_words import format_file, parse_file
+from disque_trio.node.core.shared.schedules import Schedules
 from disque_trio.node.core.ticks import GRACE, LINK_TIME, MOST, PLAN_AFTER, RETRY, STAGGER
 from disque_trio.respserver.client import Client
 from tests.support.mesh import Mesh
@@ -61,6 +62,25 @@ def test_each_tick_adds_a_job_with_its_options(bench: Bench) -> None:
     assert bench.number_queued() == 5
     assert bench.info("stats")["total_ticks"] == "6"
     assert bench.info("queues")["schedules"] == "1"
+
+
+def test_the_last_jobs_are_remembered_until_the_schedule_is_deleted(bench: Bench) -> None:
+    bench("CRON", "SET", "s", "@every 10s", "q", "body")
+    assert b"runs" not in fields(bench)
+    advance(bench, 70)
+    runs = fields(bench)[b"runs"]
+    assert runs[::2] == [START + 10_000 * number for number in (7, 6, 5, 4, 3)]
+    assert sorted(runs[1::2]) == sorted(bench.get_all(count=7)[2:])
+    known = bench.node.ticks.schedules
+    again = Schedules()
+    assert parse_file(b"".join(format_file(known)), again) == []
+    assert again.runs == known.runs
+    bench("CRON", "SET", "s", "@every 20s", "q", "body")
+    assert fields(bench)[b"runs"] == runs
+    bench("CRON", "DEL", "s")
+    advance(bench, 1)
+    bench("CRON", "SET", "s", "@every 20s", "q", "body")
+    assert b"runs" not in fields(bench)
 
 
 def test_a_tick_comes_at_its_moment(bench: Bench) -> None:

@@ -118,6 +118,7 @@ async def schedules(visit: Visit, given: Given) -> Any:
                 "paused": row.schedule.paused,
                 "next": None if row.schedule.next is None else row.schedule.next / 1000,
                 "user": row.schedule.user,
+                "runs": [{"at": tick / 1000, "id": id} for tick, id in row.runs],
                 "problems": _told(row.problems.items()),
             }
             for _, row in sorted(rows.items())

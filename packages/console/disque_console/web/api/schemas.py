@@ -154,6 +154,7 @@ SCHEDULE: Final = record(
     paused="boolean",
     next="number?",
     user="string",
+    runs=array(record(at="number", id="string")),
     problems=PROBLEMS,
 )
 OVERVIEW: Final = record(

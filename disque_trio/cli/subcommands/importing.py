@@ -46,6 +46,7 @@ def command_of(line: bytes, nodes: int, remember: int, timeout: float) -> list[A
             kept=remember,
             **_options(job, nodes),
         )
+        command += _letter(job)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a job: {error}") from error
     return command
@@ -65,6 +66,21 @@ def _options(job: dict[str, Any], nodes: int) -> Any:
     if found["retry"] == 0:
         found["replicate"] = 1
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _letter(job: dict[str, Any]) -> list[Argument]:
+    """What makes a job the dead letter that it was; empty: it was none."""
+    if not job.get("dead_from"):
+        return []
+    why = job.get("last_error") or ""
+    return [
+        "LETTER",
+        to_bytes(job["dead_from"]),
+        job["dead_why"],
+        int(job.get("tries") or 0),
+        job["first_id"],
+        to_bytes("" if why == job["dead_why"] else why),
+    ]
 
 
 def batches(lines: Iterator[bytes]) -> Iterator[list[tuple[int, bytes]]]:

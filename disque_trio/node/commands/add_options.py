@@ -3,16 +3,25 @@
 from typing import Final
 
 from disque_trio.job_options import MAX_HEADERS, MAX_HEADERS_SIZE, OPTIONS, TEXTS
-from disque_trio.node.commands.arguments import BAD_DELAY, at_least, parse_seconds
+from disque_trio.node.commands.arguments import BAD_DELAY, BAD_ID, at_least, parse_seconds
 from disque_trio.node.core.jobs.job import MAX_PRIORITY, UINT16_MAX, UINT32_MAX
 from disque_trio.node.core.shared.policies import NO_POLICY, Policy
+from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.keyrecord import MAX_KEY
-from disque_trio.protocol.trailer import UNTIL_START, Trailer
+from disque_trio.protocol.serialjob import is_job_id
+from disque_trio.protocol.trailer import (
+    BY_REDRIVE,
+    DEATH_NAMES,
+    UNTIL_START,
+    Letter,
+    Trailer,
+)
 from disque_trio.resp.ints import parse_int
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.commands.arguments import SYNTAX
 
 _NUMBERS: Final = frozenset((b"replicate", b"ttl", b"retry", b"maxlen"))
+MAX_REASON: Final = 4_096  # bytes of why a job became a dead letter
 _SHOWN: Final = 100  # bytes of the name of a policy in an error
 
 
@@ -86,6 +95,8 @@ class AddOptions:
             return i
         if i == len(args):
             raise CommandError(SYNTAX)
+        if option == b"letter":
+            return self._set_letter(args, i)
         if option == b"unique":
             self._set_key(args[i])
         elif option in TEXTS:
@@ -171,6 +182,31 @@ class AddOptions:
                 f"ERR the {what.value} of a {name.upper()} must have 1 to {what.most} bytes"
             )
         setattr(trailer, name, text)
+
+    def _set_letter(self, args: list[bytes], at: int) -> int:
+        """Set LETTER, whose values begin at ``args[at]``; return the index after the last one."""
+        if len(args) < at + 5:
+            raise CommandError(SYNTAX)
+        queue, word, number, first, reason = args[at : at + 5]
+        why = DEATH_NAMES.index(word.lower()) if word.lower() in DEATH_NAMES[1:BY_REDRIVE] else 0
+        attempts = parse_int(number)
+        if not why:
+            names = b", ".join(DEATH_NAMES[1:BY_REDRIVE]).decode()
+            raise CommandError(f"ERR a LETTER died for one of {names}")
+        if attempts is None or not 0 <= attempts <= UINT32_MAX:
+            raise CommandError("ERR the attempts of a LETTER must be a number")
+        if not is_job_id(first):
+            raise CommandError(BAD_ID)
+        if not 0 < len(queue) <= MAX_NAME_IN_FIELDS or len(reason) > MAX_REASON:
+            raise CommandError(
+                f"ERR the queue of a LETTER must have 1 to {MAX_NAME_IN_FIELDS} bytes, and its "
+                f"reason at most {MAX_REASON}"
+            )
+        trailer = self._want_trailer()
+        if trailer.letter is not None:
+            raise CommandError("ERR LETTER is given twice")
+        trailer.letter = Letter(first, queue, why, attempts, reason)
+        return at + 5
 
     def _want_trailer(self) -> Trailer:
         if self.trailer is None:

@@ -16,6 +16,7 @@ from disque_trio.node.core.unique.quorum import ClaimOptions
 from disque_trio.protocol.bus import MAX_JOB, MAX_NAME_IN_FIELDS
 from disque_trio.protocol.keyrecord import ADDED
 from disque_trio.protocol.trailer import Trailer
+from disque_trio.respserver.access import NO_QUEUE
 from disque_trio.respserver.acl.user import User
 from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
@@ -53,6 +54,9 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     timeout = 0 if args[3] == b"0" else parse_timeout(args[3])
     if not plain and options.trailer is not None:
         _require(node, options.trailer)
+        letter = options.trailer.letter
+        if letter is not None and not client.user.may_add(letter.queue):
+            raise CommandError(NO_QUEUE)  # REDRIVE would add it there
     repl = options.repl or node.replicas.usual_copies()
     retry = options.retry
     if retry == 0 and repl > 1:

@@ -60,6 +60,8 @@ def _set(node: Node, client: Client, name: bytes, words: list[bytes]) -> None:
         check_topic(schedule.queue[1:])
     if options.key or options.at >= 0:
         raise CommandError("ERR UNIQUE and AT are not for schedules: each tick adds one job")
+    if options.trailer is not None and options.trailer.letter is not None:
+        raise CommandError("ERR LETTER is not for schedules")
     if options.retry == 0 and options.repl != 1:
         raise CommandError("ERR RETRY 0 (at-most-once delivery) needs REPLICATE 1")
     if options.delay and 0 < options.ttl * 1000 <= options.delay:

@@ -5,6 +5,7 @@ from typing import Final
 
 from disque_trio.eventlog import schema
 from disque_trio.health import deeds
+from disque_trio.node.commands.add_options import MAX_REASON
 from disque_trio.node.commands.arguments import (
     BAD_DELAY,
     check_ids,
@@ -23,7 +24,6 @@ from disque_trio.respserver.client import Client
 from disque_trio.respserver.command import CommandError
 from disque_trio.respserver.words import SYNTAX
 
-MAX_REASON: Final = 4096  # bytes
 MAX_MATCHES: Final = 1000
 _TO_ITSELF: Final = "ERR TO must be another queue"
 

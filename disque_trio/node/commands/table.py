@@ -48,7 +48,8 @@ def build_table() -> dict[bytes, Command[Node]]:
 _ADDJOB: Final = (
     f"queue job ms-timeout {job_options.SYNTAX} [ASYNC] "
     "[HEADERS count name value [name value ...]] "
-    "[UNIQUE key [FOR seconds] [UNTIL START|END] [REPLACE] [ANYWAY]]"
+    "[UNIQUE key [FOR seconds] [UNTIL START|END] [REPLACE] [ANYWAY]] "
+    "[LETTER from why attempts id reason]"
 )
 _GETJOB: Final = (
     "[NOHANG] [TIMEOUT ms-timeout] [COUNT count] [WITHCOUNTERS] [WITHHEADERS] [PATTERN] "
@@ -83,7 +84,8 @@ def _commands() -> list[Command[Node]]:
     return [
         # ---- jobs
         Command("addjob", -4, "write denyoom fast", addjob.addjob, _ADDJOB,
-                "Add a job to a queue; returns its id.", "jobs", needs={"queue": ADD}),
+                "Add a job to a queue; returns its id.", "jobs",
+                needs={"queue": ADD}),
         Command("getjob", -2, "write fast @blocking", jobs.getjob, _GETJOB,
                 "Take jobs from queues, waiting for one if there is none.", "jobs",
                 needs={"queue": TAKE}, repeats=True),

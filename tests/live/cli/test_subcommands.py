@@ -204,10 +204,14 @@ def test_jobs_are_exported_and_imported_as_they_were(tmp_path: Path) -> None:
         wire("ADDJOB", b"\xfe", "late", 0, "DELAY", 1_000)
         add_job(wire, "q", "mine", "UNIQUE", "key")
         add_job(wire, "once", "x", "RETRY", 0, "REPLICATE", 1)
+        wire("QSET", "work", "DEAD", "work.dead")
+        broken = add_job(wire, "work", "broken", "REPLICATE", 1)
+        wire("GETJOB", "FROM", "work")
+        wire("NACK", broken, "DEAD", "REASON", "not today")
         file = tmp_path / "jobs.jsonl"
         run(cluster[1], "export", "--output", str(file))
         jobs = [json.loads(line) for line in file.read_text().splitlines()]
-        assert len(jobs) == 5
+        assert len(jobs) == 6
         assert "exists; --resume" in run(cluster[1], "export", "--output", str(file), status=1)[1]
 
         # Cut off in the middle of a line, as by a full disk.
@@ -219,9 +223,9 @@ def test_jobs_are_exported_and_imported_as_they_were(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     with live_cluster(tmp_path / "other", 2) as cluster:
         for _ in range(2):  # the second one adds nothing
-            assert run(cluster[0], "import", str(file))[0] == "5\n"
+            assert run(cluster[0], "import", str(file))[0] == "6\n"
             rows = objects(cluster[1], "jobs")
-            assert len(rows) == 5
+            assert len(rows) == 6
         new = {row.get("body", row.get("body_base64")): row for row in rows}
         first = new[text]
         assert (first["copies"], first["retry"], first["headers"]) == (
@@ -235,7 +239,13 @@ def test_jobs_are_exported_and_imported_as_they_were(tmp_path: Path) -> None:
         assert 900 < new["late"]["due_in"] <= 1_000
         assert new["mine"]["unique"] == "key"
         assert new["x"]["retry"] == 0
-        assert run(cluster[0], "import", str(file), "--queue", "all")[0] == "5\n"
+        old = next(job for job in jobs if job.get("body") == "broken")
+        for field in ("queue", "state", "dead_from", "dead_why", "tries", "last_error", "first_id"):
+            assert new["broken"][field] == old[field]
+        assert (old["state"], old["last_error"]) == ("dead", "not today")
+        assert run(cluster[1], "redrive", "work.dead")[0] == "1\n"
+        wait_until(lambda: cluster[0].ask("QLEN", "work") or cluster[1].ask("QLEN", "work"))
+        assert run(cluster[0], "import", str(file), "--queue", "all")[0] == "6\n"
         assert {row["queue"] for row in objects(cluster[0], "jobs", "all")} == {"all"}
 
 

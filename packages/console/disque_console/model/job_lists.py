@@ -52,13 +52,15 @@ class FirstJobs:
     """What a node tells of its jobs.
 
     Attributes:
-        counts: the number of jobs by stage. on_disk: how many are on disk.
-        copies: the first jobs of the stage that was asked for.
+        counts: the number of jobs by stage. on_disk: how many are on disk. unread: how many of
+            these may be in the stage that was asked for, and were not looked at.
+        copies: the first jobs of that stage.
     """
 
     counts: Mapping[str, int]
     on_disk: int
     copies: Sequence[JobCopy]
+    unread: int = 0
 
 
 def read_first(reply: Reply) -> FirstJobs:
@@ -73,8 +75,9 @@ def read_first(reply: Reply) -> FirstJobs:
                 if isinstance(name, bytes) and isinstance(count, int)
             }
             on_disk = counts.pop("on-disk", 0)
+            unread = counts.pop("on-disk-unread", 0)
             copies = [copy for job in jobs if (copy := read_copy(job)) is not None]
-            return FirstJobs(counts, on_disk, copies)
+            return FirstJobs(counts, on_disk, copies, unread)
     raise ProtocolError(f"not a reply to JSCAN FIRST: {reply!r:.100}")
 
 
@@ -91,12 +94,13 @@ class ListedJobs:
     """The first jobs of a list on all nodes, in order.
 
     Attributes:
-        counts: the number of jobs by stage. on_disk: how many jobs are on disk.
+        counts: the number of jobs by stage. on_disk, unread: see ``FirstJobs``.
     """
 
     jobs: list[ListedJob] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(BY_STAGE, 0))
     on_disk: int = 0
+    unread: int = 0
 
 
 def merge_first(told: Iterable[tuple[str, FirstJobs]], stage: str, now: float) -> ListedJobs:
@@ -108,6 +112,7 @@ def merge_first(told: Iterable[tuple[str, FirstJobs]], stage: str, now: float) -
             if name in found.counts:
                 found.counts[name] += count
         found.on_disk += first.on_disk
+        found.unread += first.unread
         for copy in first.copies:
             # A job that waits for its time is on several nodes. The first to queue it counts.
             known = by_id.get(copy.id)

@@ -89,6 +89,7 @@ async def _list(visit: Visit, wanted: JobFilter, listed: JobList) -> dict[str, A
         "chosen_list": listed,
         "counts": found.counts,
         "on_disk": found.on_disk,
+        "unread": found.unread,
         "rows": rows,
         "first": last - len(rows) + 1,
         "last": last,

@@ -392,6 +392,20 @@ def drainer(actor: Actor, machine: "Machine", until: int = 1 << 60) -> Program:
         yield 100 * MS
 
 
+def copier(actor: Actor, machine: "Machine") -> Program:
+    """Makes the copies that jobs of a node lack, again and again, while a node leaves."""
+    world = machine.world
+    while not world.faults.over and not any(one.removed for one in world.machines):
+        line = Line(actor, machine)
+        if line.session is not None:
+            replies = yield line.ask([b"JSCAN", b"BUSYLOOP", b"FEWCOPIES"])
+            found = replies[0] if replies else None
+            if isinstance(found, list) and found[1]:
+                yield line.ask([b"COPYJOB", b"500", *found[1][:100]])
+            line.close()
+        yield 200 * MS
+
+
 def commander(actor: Actor, machine: "Machine", *requests: list[bytes]) -> Program:
     """Sends some commands to one node, once."""
     while not machine.removed:

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.simulator.clients import Actor, commander
+from disque_trio.node.core.jobs.job import ACKED
+from tests.simulator.clients import Actor, commander, copier
 from tests.simulator.events import MS, SECOND
 from tests.simulator.machine import BEFORE_PACKETS, BEFORE_PERSIST, BEFORE_REPLIES, BEFORE_TURN
 from tests.simulator.plan import CRASHES, QUEUES, TIMELY
@@ -26,6 +27,7 @@ class Faults:
             just given the node jobs, or a second later.
         only_kills: there is no fault but one kill of a node with a client that has had a job for
             long enough that its other holders know. It does not start again soon.
+        copying: an operator makes copies of the jobs of a node that leaves.
     """
 
     def __init__(self, world: "World") -> None:
@@ -33,6 +35,7 @@ class Faults:
         self.rng = Random(f"faults {world.plan.seed}")
         self.over = False
         self.only_stops = self.only_kills = False
+        self.copying = False
         self._when_given: dict[int, Callable[[], None]] = {}
 
     def plan(self, begin: int, end: int) -> None:
@@ -199,14 +202,20 @@ class Faults:
         machine.leave = True
         self.world.note(f"* {machine.index} leaves")
         self._command(machine, [b"CLUSTER", b"LEAVING", b"yes"])
+        self.copying = self.world.plan.seed % 3 > 0
+        if self.copying:
+            for one in self.world.machines:
+                actor = Actor(self.world, f"copier {one.index}")
+                self.world.operators.append(actor)
+                actor.start(copier(actor, one))
         self._at(self.world.loop.now + SECOND, lambda: self.remove(machine))
 
     def remove(self, machine: "Machine") -> None:
-        """Once a leaving node has no more jobs, switch it off for good, and tell the others to
-        forget it."""
+        """Once a leaving node has no more jobs, or none that needs it, switch it off for good, and
+        tell the others to forget it."""
         world = self.world
         there = machine.up and not machine.stopping
-        if there and machine.node.peers.leaving and machine.jobs.count == 0:
+        if there and machine.node.peers.leaving and self._is_free(machine):
             machine.removed = True
             del world.addresses[machine.id]
             machine.stop(handover=False)
@@ -215,6 +224,23 @@ class Faults:
                 self._command(other, [b"CLUSTER", b"FORGET", machine.id])
         else:
             self._at(world.loop.now + SECOND // 2, lambda: self.remove(machine))
+
+    def _is_free(self, machine: "Machine") -> bool:
+        """Whether no job needs ``machine``, which is leaving."""
+        if machine.jobs.count == 0:
+            return True
+        if not self.copying or any(job.state == ACKED for job in machine.jobs.values()):
+            return False
+        for one in self.world.machines:
+            if not one.up or one.stopping or one.node.loading or one.node.paging.pages.jobs:
+                return False
+            if one is not machine and not one.node.peers.leaves(machine.id):
+                return False
+            few = one.node.few_copies
+            few.look()
+            if any(few.is_short(job) or few.lacks(job) for job in one.jobs.values()):
+                return False
+        return True
 
     def _command(self, machine: "Machine", request: list[bytes]) -> None:
         actor = Actor(self.world, f"operator {self.world.loop.now}")

@@ -66,6 +66,9 @@ class StaticMesh(Peers):
     def replaces_jobs(self, id: bytes) -> bool:
         return self.settles(id)
 
+    def leaves(self, id: bytes) -> bool:
+        return id in self._others_leaving
+
     def linked(self, id: bytes) -> bool:
         link = self._links.get(id)
         return link is not None and link.up

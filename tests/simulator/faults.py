@@ -203,12 +203,20 @@ class Faults:
         self.world.note(f"* {machine.index} leaves")
         self._command(machine, [b"CLUSTER", b"LEAVING", b"yes"])
         self.copying = self.world.plan.seed % 3 > 0
-        if self.copying:
+        if self.world.plan.seed % 3 == 1:
             for one in self.world.machines:
                 actor = Actor(self.world, f"copier {one.index}")
                 self.world.operators.append(actor)
                 actor.start(copier(actor, one))
+        elif self.copying:
+            self._hand_over(machine)
         self._at(self.world.loop.now + SECOND, lambda: self.remove(machine))
+
+    def _hand_over(self, machine: "Machine") -> None:
+        """Have ``machine`` give away what it has, also after it started again."""
+        if not machine.removed:
+            self._command(machine, [b"CLUSTER", b"HANDOVER"])
+            self._at(self.world.loop.now + 2 * SECOND, lambda: self._hand_over(machine))
 
     def remove(self, machine: "Machine") -> None:
         """Once a leaving node has no more jobs, or none that needs it, switch it off for good, and
@@ -229,6 +237,8 @@ class Faults:
         """Whether no job needs ``machine``, which is leaving."""
         if machine.jobs.count == 0:
             return True
+        if machine.node.handover.active:
+            return machine.node.handover.left() == 0
         if not self.copying or any(job.state == ACKED for job in machine.jobs.values()):
             return False
         for one in self.world.machines:

@@ -21,7 +21,7 @@ def _describe(parser: Parser) -> None:
     add("node", nargs="?", metavar="HOST:PORT", help="which node, or its id (default: -h and -p)")
     add("--wait", type=period(0.1), metavar="TIME", help="how long to wait (default: for ever)")
     add("--or-stay", action="store_true", help="the node stays after all if that is too short")
-    add("--stop", action="store_true", help="stop the node at the end (SHUTDOWN)")
+    add("--stop", action="store_true", help="stop the node (SHUTDOWN)")
     parser.epilog = "Its jobs are at the other nodes then; what it keeps in files can be deleted."
 
 
@@ -33,6 +33,9 @@ async def _run(call: Call) -> int:
             raise Failure("there is no other node to take the jobs")
         await _empty(call, member)
         status = reached.complain(call)
+        if call.arguments.stop:
+            # First: nodes that have forgotten it would not take what its clients still add.
+            await _stop(member)
         for other in others:
             try:
                 await other.ask("CLUSTER", "FORGET", member.id)
@@ -40,8 +43,6 @@ async def _run(call: Call) -> int:
                 if not str(error).startswith(MISSING):
                     call.printer.complain(f"{other.address} has not forgotten it: {error}")
                     status = 1
-        if call.arguments.stop:
-            await _stop(member)
     end = "has left, and is stopped" if call.arguments.stop else "has left: stop it now"
     fields = {"node": member.address, "id": member.id, "stopped": bool(call.arguments.stop)}
     call.printer.result(fields, f"{member.address} {end}", f"{member.address} {end}")

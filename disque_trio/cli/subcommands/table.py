@@ -45,7 +45,6 @@ TABLE = (
     Listing("move", "Move queued jobs to another queue.", "move"),
     Listing("redrive", "Send dead letters back.", "redrive", shared=True),
     Listing("copies", "List jobs that have lost copies, and make these again.", "copies"),
-    Listing("leave", "Empty a node that is to leave the cluster.", "leave"),
     Listing("export", "Write jobs to a file.", "export"),
     Listing("backup", "Copy the files of the nodes of this machine.", "backup"),
     Listing("cluster create", "Make nodes a cluster.", "cluster_create"),

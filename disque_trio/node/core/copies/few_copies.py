@@ -7,9 +7,8 @@ has no copies; one that is queued on a leaving node has to be taken from there.
 
 Of the nodes that hold a job and answer, the one with the lowest id sees to it, one that is leaving
 only if there is no other: the job is counted and listed there, so the figures of all nodes add up.
-They are counted after nodes have left, and after
-a start, and every minute as long as there are any. The jobs that lie on disk are counted by what
-memory knows of them.
+They are counted after nodes have left, and after a start, and every minute as long as there are
+any. The jobs that lie on disk are counted by what memory knows of them.
 
 ``Copies`` sends the copies, by the same packet as for a new job, and until they are confirmed. It
 gets a few jobs at a time, and none while other nodes have not read what they were sent, so clients

@@ -226,6 +226,7 @@ class Faults:
         if there and machine.node.peers.leaving and self._is_free(machine):
             machine.removed = True
             del world.addresses[machine.id]
+            world.oracle.leaves(machine)
             machine.stop(handover=False)
             world.usable = [one for one in world.machines if one is not machine]
             for other in world.usable:

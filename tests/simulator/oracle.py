@@ -579,6 +579,21 @@ class Oracle:
         ahead = max(machine.now() for machine in world.machines) // 1000 - world.started_s
         return record.asked // SECOND + record.ttl <= ahead + 1
 
+    def leaves(self, machine: "Machine") -> None:
+        """``machine`` is about to go for good: from now on, the other nodes that have its jobs have
+        to keep what was promised."""
+        others = [one for one in self.world.machines if one is not machine and one.up]
+        for record in self.records:
+            id = record.id
+            if not id or machine.index not in record.promised_to:
+                continue
+            there = [one.index for one in others if one.live_copy(id) or one.node.paging.knows(id)]
+            if there:
+                rest = [index for index in record.promised_to if index != machine.index]
+                record.promised_to = list(dict.fromkeys(rest + there))
+            elif machine.live_copy(id) and record.retry and not self.ended(id):
+                self.problem("a job goes with a node that leaves", id)
+
     def excuse(self, record: JobRecord) -> str:
         """Why a confirmed at-least-once job need not have been delivered; empty: it must have
         been."""

@@ -12,6 +12,7 @@ from disque_trio.cluster.peers import Peers
 from disque_trio.node.commands.table import build_table
 from disque_trio.node.core.changes.updates import PENDING_OVERHEAD
 from disque_trio.node.core.copies.copies import SHORT_OVERHEAD
+from disque_trio.node.core.copies.handover import OVERHEAD as HANDOVER_OVERHEAD
 from disque_trio.node.core.jobs.job import JOB_OVERHEAD
 from disque_trio.node.core.jobs.uniques import counted
 from disque_trio.node.core.lifecycle.job_waits import WAIT_OVERHEAD
@@ -353,6 +354,7 @@ def counted_extras(node: Node) -> int:
         + sum(GROUP_LIMIT_OVERHEAD + len(group) for _, group in node.limits.of_groups.in_use)
         + PENDING_OVERHEAD * len(node.updates.pending.by_id)
         + SHORT_OVERHEAD * len(node.copies.by_id)
+        + HANDOVER_OVERHEAD * (len(node.handover.under_way) + len(node.handover.in_hand))
         + sum(WAIT_OVERHEAD * len(awaited.waits) for awaited in node.job_waits._awaited.values())
     )
 

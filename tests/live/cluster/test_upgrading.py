@@ -1,4 +1,4 @@
-"""docs/upgrading.md: its commands, as typed, on a cluster with a job that two nodes hold."""
+"""docs/upgrading.md and docs/nodes.md: their commands, as typed, on a cluster."""
 
 from itertools import combinations
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_nodes_are_restarted_and_replaced_one_at_a_time(tmp_path: Path) -> None:
     add = "redis-cli -p {} ADDJOB q '{}' 5000 REPLICATE 2 RETRY 60\n"
     take = "redis-cli -p {} GETJOB TIMEOUT 30000 FROM q\n"
     rolling = commands("upgrading.md", "Rolling to a new version")
-    leaving = commands("upgrading.md", "By joining and leaving")
+    joining, leaving = (commands("nodes.md", f"Scaling {way}") for way in ("up", "down"))
     assert rolling.count("RESTART") == 1
     assert leaving.count("CLUSTER FORGET") == 1
     took = take.format("7713").rstrip() + " | sed -n 2p | xargs redis-cli -p 7711 ACKJOB\n"
@@ -35,6 +35,8 @@ def test_nodes_are_restarted_and_replaced_one_at_a_time(tmp_path: Path) -> None:
         + add.format("7711", "kept by a restart")
         + rolling
         + took
+        + 'PATH="$PWD/.venv/bin:$PATH"\n'
+        + joining
         + leaving
         + add.format("7714", "at the new one")
         + take.format("7712")

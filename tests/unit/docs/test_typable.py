@@ -19,9 +19,9 @@ FRAMEWORK = type(task_backends).__module__  # django.tasks, or django_tasks
 OWN = {command.name: command for command in commands()}
 # From the shell, from Debian, and from what a page has installed before.
 _OTHERS = """
-. : cat cd chmod comm cp curl cut du echo exec exit export grep head install jq kill ls mkdir mv
-openssl pgrep printf read rm sed seq sleep sort tail test timeout touch trap tr true umask uniq
-useradd wait wc xargs zcat [
+. : cat cd chmod comm cp curl cut date df du echo exec exit export find grep head install jq kill ls
+mkdir mv openssl pgrep printf read rm sed seq sleep sort tail test timeout touch trap tr true umask
+uniq useradd wait wc xargs zcat [
 apt-get bash cc docker git go helm kubectl make node npm php pip podman promtool python python3
 redis-cli ruby sudo systemctl
 celery django-admin dramatiq flask spark-submit start-connect-server.sh uvicorn venv-pack

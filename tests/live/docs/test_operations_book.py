@@ -86,7 +86,7 @@ def test_a_queue_that_was_purged_comes_back(type_in: Type) -> None:
 
 
 def test_a_lost_node_is_forgotten(type_in: Type) -> None:
-    failed = "redis-cli -p 7711 CLUSTER NODES | grep -qw 'fail'"
+    failed = "redis-cli -p 7711 CLUSTER NODES | grep -q ' fail '"
     printed = type_in(
         "nodes.md",
         three() + add("mail", 10, "REPLICATE 2"),

@@ -317,7 +317,7 @@ _ALL: Final = (
         "the certificate ends soon",
         f"In less than {CERTIFICATE_DAYS} days. Then clients and nodes refuse this one.",
         "Replace the files, then `systemctl reload disque`, or CONFIG SET with the same paths "
-        "([operations.md](operations.md#tls)).",
+        "([certificates.md](certificates.md)).",
         "DisqueCertificateEnds",
         servers=_ANY,
         about="file",

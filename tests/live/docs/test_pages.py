@@ -68,18 +68,36 @@ def test_a_worker_is_started_and_looked_at(type_in: Type) -> None:
 
 
 def test_a_node_with_certificates(type_in: Type) -> None:
-    files, server, rest = re.split(
-        r"^(disque-server.*)\n", commands("operations.md", "TLS"), flags=re.M
-    )
-    ping, *_ = rest.splitlines()
+    server, ping = commands("certificates.md", "Use them").splitlines()
     printed = type_in(
-        "operations.md",
-        IN_PLACE + "  " + files,
+        "certificates.md",
+        IN_PLACE,
+        "Make them",
         f"  {server} > node.log &\n" + until(f"{ping} 2>/dev/null | grep -q PONG"),
-        "  " + rest,
-        "  kill $!\n",
+        f"  {ping}\n",
+        "Renew them",
+        "When they end",
+        f"  {ping}\n  ! {ping.replace('ca.pem', 'old-ca.pem')} 2>&1\n  kill $!\n",
     )
-    assert printed.endswith("PONG\nOK\n")
+    found = [line for line in printed.splitlines() if line in ("PONG", "OK")]
+    assert found == ["PONG", *["OK"] * 4, "PONG"]
+    assert "notAfter=" in printed
+
+
+def test_a_log_is_rotated(type_in: Type, tmp_path: Path) -> None:
+    level = block("docs/logs.md", "redis-cli -p 7711 CONFIG SET loglevel").lines()
+    printed = type_in(
+        "logs.md",
+        "  mkdir -p /tmp/disque/a\n"
+        "  .venv/bin/disque-server --port 7711 --bind 127.0.0.1 --dir /tmp/disque/a --daemonize yes"
+        " --pidfile /tmp/disque/a/pid --logfile /tmp/disque/a/log\n",
+        "".join(f"  {line}\n" for line in level),
+        "Rotation",
+    )
+    assert printed == "OK\nOK\n"
+    logs = tmp_path / "disque" / "a"
+    assert (logs / "log.1").stat().st_size > 0
+    assert (logs / "log").exists()
 
 
 def test_pressure_in_five_minutes(tmp_path: Path, redis_port: str) -> None:

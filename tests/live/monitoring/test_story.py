@@ -1,4 +1,4 @@
-"""The story in docs/operations.md, as typed: certificates, users, a node, a worker, an alert.
+"""The story in docs/certificates.md, as typed: certificates, users, a node, a worker, an alert.
 
 Directories and ports differ, systemd is replaced by a stand-in, and minutes are seconds.
 """
@@ -19,7 +19,7 @@ from tests.support.systemctl import INSTALL, stop
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
-PAGE = ROOT / "docs" / "operations.md"
+PAGE = ROOT / "docs" / "certificates.md"
 TITLE = "From certificates to an alert"
 PROGRAMS = ("openssl", "redis-cli", "prometheus", "promtool", "curl")
 # Commands that only root may run, on a machine of one's own.

@@ -114,7 +114,7 @@ ROLES: Final[dict[str, list[tuple[str, frozenset[str], str, str]]]] = {
         ("viewer", OWN | LOOKING | {"info"}, "mail.x other", "mail.x other"),
         ("operator", CATALOG.all, "mail.x other", "mail.x other"),
     ],
-    "operations.md": [
+    "certificates.md": [
         ("admin", CATALOG.all, "mail other", "mail other"),
         ("producer", OWN | {"addjob"}, "", "mail"),
         ("worker", OWN | LOOKING | CHANGING, "mail", "mail"),

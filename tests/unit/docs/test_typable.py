@@ -23,14 +23,15 @@ _OTHERS = """
 mkdir mv openssl pgrep printf read rm sed seq sleep sort tail test timeout touch trap tr true umask
 uniq useradd wait wc xargs zcat [
 apt-get bash cc docker git go helm kubectl make node npm php pip podman promtool python python3
-redis-cli ruby sudo systemctl
+journalctl redis-cli ruby sudo systemctl
 celery django-admin dramatiq flask spark-submit start-connect-server.sh uvicorn venv-pack
 """
 OTHERS = set(_OTHERS.split())
 # Pages that name only options of our commands; others also name those of tools.bench and of Spark.
 _ABOUT_COMMANDS = """
-bananaq bananaq-configuration check-aof cli cluster console durability kubernetes monitoring
-operations outbox packages pressure systemd upgrading worker
+backup bananaq bananaq-configuration certificates check-aof cli cluster console durability errors
+kubernetes logs monitoring nodes operations outbox packages pressure symptoms systemd upgrading
+worker
 """
 ABOUT_COMMANDS = {page for page in pages() if Path(page).stem in _ABOUT_COMMANDS.split()}
 KEYWORDS = {*"!{}", "do", "done", "then", "else", "fi", "while", "until", "if", "exec", "sudo"}

@@ -33,6 +33,7 @@ HEARTBEAT_GRACE = 0.05
 """Seconds before the first WORKING. A handler that finishes sooner costs no extra command."""
 
 _PAUSE: Final = 0.1  # s between two WORKING that say how far the job is
+_AGAIN: Final = 0.5  # s until WORKING is sent again that no node has answered
 _MOST_PROGRESS: Final = 200  # bytes of the text of that
 
 HEARTBEAT_FRACTION = 0.5
@@ -77,7 +78,8 @@ class HeldJob(JobFields, Delivery):
     Until the job is settled by ``ack``, ``fastack``, ``nack``, ``requeue``, ``dead`` or
     ``release``, WORKING is sent in the background at half of its retry time, so that the node does
     not deliver it to somebody else. The job is ``lost`` if the node answers WORKING with TOOLATE
-    (half of the TTL is over), NOJOB, ACKED or CANCELLED.
+    (half of the TTL is over), NOJOB, ACKED or CANCELLED; once that node is lost, if all others
+    answer NOJOB.
 
     Args:
         router, session: where the job's commands go, to the session first.
@@ -328,7 +330,7 @@ class HeldJob(JobFields, Delivery):
             self._lost = True
             return None
         except ConnectionLost:
-            return 0  # it was tried for ``retry_for`` seconds, with pauses
+            return _AGAIN  # it was tried for ``retry_for`` seconds, with pauses
         except DisqueError:
             return None
         # A job with a retry time of 0 is never delivered again.
@@ -346,7 +348,14 @@ class HeldJob(JobFields, Delivery):
                 return await self._origin.execute(*command)
             except ConnectionLost:
                 pass
-        return await self._control(command)
+        try:
+            return await self._control(command)
+        except NoJobError:
+            if self._session.alive:
+                raise
+        # Its node is lost, and the one in use has no copy; others have. Unless they hear that this
+        # client still works on the job, they deliver it again.
+        return await self._router.run_anywhere(command)
 
     async def _send(self, *commands: list[Argument]) -> list[Reply]:
         """Send commands, the last of which ends the job's delivery, and return the replies.

@@ -23,7 +23,9 @@ from disque_trio.respclient.errors import (
     DisqueError,
     LeavingError,
     LoadingError,
+    NoJobError,
     NoPermError,
+    ProtocolError,
     TlsError,
 )
 from disque_trio.respclient.retry import Retry
@@ -268,6 +270,31 @@ class Router:
         if isinstance(reply, DisqueError):
             raise reply
         return reply
+
+    async def run_anywhere(self, command: Sequence[Argument]) -> Reply:
+        """Run a command about a job at each known node, until one has that job.
+
+        Raises:
+            NoJobError: no node has it.
+            ConnectionLost: those that were reached do not have it, and there are others.
+            DisqueError: the error of the one that has it.
+        """
+        missing = ""
+        absent: NoJobError | None = None
+        for address in self._directory.candidates(library().current_time(), self._prefer):
+            try:
+                session = await self._open(address)
+                try:
+                    return await (await session.connection("control")).execute(*command)
+                finally:
+                    session.close()
+            except NoJobError as error:
+                absent = error
+            except (ConnectionLost, LoadingError, ProtocolError, TlsError, *REFUSED) as error:
+                missing = f"{address}: {error}"
+        if missing or absent is None:
+            raise ConnectionLost(f"not all nodes can be asked: {missing}")
+        raise absent
 
     async def run_at(self, address: Address, command: Sequence[Argument]) -> None:
         """Run a command at a node that was lost, if it comes back within a few seconds. Raises

@@ -277,14 +277,20 @@ class Rig:
         self.add_all(task, [args], queue=queue, retry=retry)
 
     def add_all(
-        self, task: str, calls: Sequence[Sequence[object]], queue: str = "mail", retry: int = 30
+        self,
+        task: str,
+        calls: Sequence[Sequence[object]],
+        queue: str = "mail",
+        retry: int = 30,
+        replicate: int = 1,
     ) -> list[str]:
-        """Add a job for a task for each of these arguments; returns their ids."""
+        """Add a job for a task for each of these arguments, on ``replicate`` nodes; returns their
+        ids."""
         headers = {"task": task, "content-type": "application/json"}
         bodies = [json.dumps({"args": [*args], "kwargs": {}}) for args in calls]
         with self.client() as client:
             return client.add_many(
-                queue, bodies, headers=headers, retry=retry, unique=True, replicate=1
+                queue, bodies, headers=headers, retry=retry, unique=True, replicate=replicate
             )
 
     def notes(self, *first: object) -> list[list[str]]:

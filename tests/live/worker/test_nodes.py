@@ -1,7 +1,11 @@
 """A worker whose node leaves its cluster, or goes away and comes back."""
 
 import signal
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+
+import pytest
 
 from tests.support.harness import (
     ClusterFactory,
@@ -10,7 +14,8 @@ from tests.support.harness import (
     wait_for_ping,
     wait_until,
 )
-from tests.support.worker_rig import twice, worker_rig
+from tests.support.live_cluster import Member, live_cluster
+from tests.support.worker_rig import Worker, twice, worker_rig
 
 
 def test_a_worker_continues_at_another_node_when_its_own_leaves(
@@ -62,6 +67,46 @@ def test_tasks_continue_while_the_node_is_away_and_are_acknowledged_when_it_is_b
             assert len(rig.notes("begun")) == 3
     finally:
         node.close()
+
+
+def stop_and_start(node: Member) -> None:
+    assert node.stop() == 0
+    node.start()
+
+
+def restart(node: Member) -> None:
+    wire = node.wire()
+    wire.send("RESTART")
+    assert wire.closed()
+    node.wait_ready()
+
+
+@pytest.mark.parametrize("again", [stop_and_start, restart])
+def test_tasks_run_once_while_all_nodes_restart_one_after_the_other(
+    again: Callable[[Member], None], tmp_path: Path
+) -> None:
+    with (
+        live_cluster(tmp_path, 3, "--appendonly", "yes") as cluster,
+        worker_rig(tmp_path, cluster[0].port) as rig,
+        ExitStack() as workers,
+    ):
+        nodes = f"disque://{','.join(f'127.0.0.1:{node.port}' for node in cluster)}"
+        words = ("shop:app", "--app-dir", str(tmp_path), "--status-file", "status")
+        for number in range(2):
+            directory = tmp_path / f"worker-{number}"
+            directory.mkdir()
+            worker = Worker(directory, nodes, (*words, "--concurrency", "6"))
+            workers.callback(worker.close)
+            worker.serves()
+        # They take three times as long as it takes until nodes that hear nothing of the worker
+        # give a job to another one. Of each, a node has no copy.
+        rig.add_all("hold", [[n, 9] for n in range(10)], retry=3, replicate=2)
+        rig.noted("hold", count=10)
+        for node in cluster:
+            again(node)
+            cluster.wait_joined()
+        rig.noted("held", count=10)
+        assert len(rig.notes("hold")) == 10
 
 
 def test_a_process_that_starts_while_the_node_is_away_waits_for_it(tmp_path: Path) -> None:

@@ -391,6 +391,57 @@ async def test_a_job_that_cannot_be_postponed_is_marked_lost_and_still_acknowled
         assert node.count("WORKING") == 1
 
 
+NOJOB = b"-NOJOB Job not known in the context of this node.\r\n"
+
+
+async def test_a_job_whose_node_is_lost_is_kept_at_whichever_node_has_a_copy() -> None:
+    async with fake_nodes(3) as [home, empty, holder]:
+        serving(home, 1, retry=1)
+        empty.answers["WORKING"] = NOJOB
+        holder.answers["WORKING"] = b":1\r\n"
+        home.others.pop()  # so the client goes on at the node that has no copy
+        async with connect([home.address]) as client, client.jobs("q") as jobs:
+            held = await anext(jobs)
+            assert held is not None
+            await home.wait_for(lambda: home.count("WORKING") == 1)
+            await home.stop()
+            await holder.wait_for(lambda: holder.count("WORKING") == 3)
+            assert empty.count("WORKING") >= 2
+            assert not held.lost
+
+
+async def test_a_job_whose_node_is_away_is_not_lost_since_others_do_not_have_it() -> None:
+    async with fake_nodes(2) as [home, other]:
+        serving(home, 1, retry=1)
+        other.answers["WORKING"] = NOJOB
+        async with connect([home.address]) as client, client.jobs("q") as jobs:
+            held = await anext(jobs)
+            assert held is not None
+            await home.wait_for(lambda: home.count("WORKING") == 1)
+            await home.stop()
+            await other.wait_for(lambda: other.count("WORKING") >= 2)
+            assert not held.lost
+            async with trio.open_nursery() as nursery:
+                await home.start(nursery)
+                await home.wait_for(lambda: home.count("WORKING") == 2)
+                nursery.cancel_scope.cancel()
+
+
+async def test_a_job_that_no_node_knows_any_more_is_lost() -> None:
+    async with fake_nodes(2) as [home, other]:
+        serving(home, 1, retry=1)
+        other.answers["WORKING"] = NOJOB
+        async with connect([home.address]) as client, client.jobs("q") as jobs:
+            held = await anext(jobs)
+            assert held is not None
+            await home.wait_for(lambda: home.count("WORKING") == 1)
+            home.answers["WORKING"] = NOJOB
+            home.drop_all()
+            with trio.fail_after(HANG_SECONDS):
+                while not held.lost:
+                    await trio.sleep(0.01)
+
+
 async def test_working_continues_after_a_lost_connection() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         serving(node, 1)

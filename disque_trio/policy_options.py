@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from disque_trio.notation.rates import read_rate
+
 MAX_VALUE: Final = 2**32 - 1
 
 # Kinds of options, by their values.
@@ -67,6 +69,31 @@ class PolicyOption:
             numbers = "two numbers of seconds"
         period = " with /s, /m or /h behind it" if self.kind == RATE else ""
         return f"{self.word} must be {numbers} from 0 to {self.most}{period}"
+
+    def check(self, value: object) -> None:
+        """Raise ValueError if no node takes ``value``, as Python programs say it."""
+        if self.kind == NAME:
+            known = isinstance(value, str | bytes)
+            is_right = known and len(_bytes(value)) <= self.most
+        elif self.kind == WORD:
+            is_right = value in self.words
+        elif self.kind == RATE:
+            read = read_rate(value) if isinstance(value, str) else None
+            is_right = read is not None and read[0] <= self.most
+        else:
+            values = value if self.arity > 1 and isinstance(value, tuple | list) else (value,)
+            is_right = len(values) == self.arity and all(self._is_number(one) for one in values)
+        if not is_right:
+            raise ValueError(f"{self.name}{self.wanted[len(self.word) :]}, not {value!r}")
+
+    def _is_number(self, value: object) -> bool:
+        kinds = int | float if self.kind == SECONDS else int
+        is_number = isinstance(value, kinds) and not isinstance(value, bool)
+        return is_number and 0 <= value <= self.most  # type: ignore[operator]
+
+
+def _bytes(text: object) -> bytes:
+    return text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape")
 
 
 OPTIONS: Final = (

@@ -179,20 +179,24 @@ class Disque:
         name, serializer, cron = options.get("name"), options.get("serializer"), options.get("cron")
 
         def define(function: Callable[..., Any]) -> Task[..., Any] | AsyncTask[..., Any]:
-            definition = Definition(
-                name_of(function) if name is None else name,
-                function,
-                options.get("queue") or self._queue,
-                self._serializer if serializer is None else serializer_of(serializer),
-                options=of_jobs,
-                **of_task,
-            )
-            if definition.name in self.core.tasks or definition.name.startswith(PREFIX):
-                raise ValueError(f"the name {definition.name!r} is taken")
-            policy = self._policies.get(definition.queue) or QueuePolicy()
             of_queue = {name: given[name] for name in QueueOptions.__annotations__ & given.keys()}
-            grouped = definition.group_by is not None
-            policy.merge(definition.queue, of_queue, grouped=grouped)
+            called = name_of(function) if name is None else name
+            try:
+                definition = Definition(
+                    called,
+                    function,
+                    options.get("queue") or self._queue,
+                    self._serializer if serializer is None else serializer_of(serializer),
+                    options=of_jobs,
+                    **of_task,
+                )
+                if definition.name in self.core.tasks or definition.name.startswith(PREFIX):
+                    raise ValueError(f"the name {definition.name!r} is taken")
+                policy = self._policies.get(definition.queue) or QueuePolicy()
+                grouped = definition.group_by is not None
+                policy.merge(definition.queue, of_queue, grouped=grouped)
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"task {called}: {error}") from None
             self.core.serializers.add(definition.serializer)
             kind = AsyncTask if definition.is_async else Task
             task: Task[..., Any] | AsyncTask[..., Any] = kind(self.core, definition)

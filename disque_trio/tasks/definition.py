@@ -9,6 +9,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypedDict, get_args
 
+from disque_trio.job_options import OPTIONS
 from disque_trio.tasks import uniqueness
 from disque_trio.tasks.depends import signature_of
 from disque_trio.tasks.serializers import Serializer, fingerprint
@@ -25,6 +26,7 @@ Results: TypeAlias = Literal["memory", "store"]
 """Where results are kept: in the memory of nodes for a minute, or as jobs for a day."""
 
 DEFAULT_BACKOFF: Final = (1.0, 600.0)
+_SAID: Final = {"retry": "redeliver_after"}  # what tasks call options of their jobs
 
 
 class QueueOptions(TypedDict, total=False):
@@ -142,6 +144,9 @@ class Definition:
             raise ValueError(f"results must be memory or store, not {self.results!r}")
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"the timeout must be more than 0 seconds, not {self.timeout}")
+        for name, value in self.options.items():
+            if name in OPTIONS:
+                OPTIONS[name].check(_SAID.get(name, name), value)
         uniqueness.check(self.options, self.unique)
         if "debounce" in self.options and "delay" in self.options:
             raise ValueError("debounce cannot be combined with delay")

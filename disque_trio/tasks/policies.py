@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from disque_trio.client import Client, Policy
 from disque_trio.client.requests import addjob
 from disque_trio.glob import is_glob
 from disque_trio.notation.rates import format_rate, read_rate
+from disque_trio.policy_options import OPTIONS
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.log import library_log
 from disque_trio.respclient.values import as_text
@@ -15,6 +16,7 @@ from disque_trio.tasks.messages import Step
 from disque_trio.tasks.template import Bound
 
 _log = library_log("disque.tasks")
+_OPTIONS: Final = {option.name: option for option in OPTIONS}
 
 
 @dataclass(slots=True)
@@ -30,9 +32,11 @@ class QueuePolicy:
     grouped: bool = False
 
     def merge(self, queue: str, options: Mapping[str, Any], *, grouped: bool = False) -> None:
-        """Add the needs of one more task. Raises ValueError if they contradict another task."""
+        """Add the needs of one more task. Raises ValueError if they contradict another task, or no
+        node takes them."""
         said = {name: value for name, value in options.items() if value is not None}
         for name, value in said.items():
+            _OPTIONS[name].check(value)
             before = self.options.get(name, value)
             if value != before:
                 raise ValueError(

@@ -340,6 +340,35 @@ def test_what_is_no_id_is_refused(app: Disque) -> None:
                 app.cancel(one)
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"priority": 9}, "priority must be from 0 to 7, not 9"),
+        ({"priority": "high"}, "priority must be an integer, not 'high'"),
+        ({"ttl": 0}, "ttl must be at least 1, not 0"),
+        ({"redeliver_after": 1.5}, "redeliver_after must be an integer, not 1.5"),
+        ({"replicate": 0}, "replicate must be from 1 to 65535, not 0"),
+        ({"rate": "fast"}, "rate must be a number from 0 to 4294967295 with /s, /m or /h .*'fast'"),
+        ({"rate": 5}, "rate must be a number .*, not 5"),
+        ({"group_rate": "1/d"}, "group_rate must be a number .*, not '1/d'"),
+        ({"active": -1}, "active must be a number from 0 to 4294967295, not -1"),
+        ({"burst": True}, "burst must be a number .*, not True"),
+        ({"groups": "first"}, "groups must be fair or fifo, not 'first'"),
+        ({"dead": "x" * 4097}, "dead must have 4096 bytes at most, not"),
+        ({"retries": -1}, "retries must be 0 or more"),
+    ],
+)
+def test_a_task_with_an_option_that_no_node_takes_is_refused_by_its_name(
+    app: Disque, options: Any, why: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^task send: {why}"):
+        app.task(name="send", **options)(print)
+    assert "send" not in app.core.tasks
+    if "rate" in options:
+        with pytest.raises(ValueError, match=f"^{why}"):
+            app.queue("hooks", **options)
+
+
 def test_an_option_that_no_node_takes_is_refused_before_the_job_is_added(app: Disque) -> None:
     @app.task
     def work() -> None: ...

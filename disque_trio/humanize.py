@@ -49,6 +49,16 @@ def rate(value: float | None) -> str:
     return f"{value:.1f}" if value < 9.95 else short(value)
 
 
+def percent(part: float, whole: float) -> str:
+    """A part of a whole: 0 %, <1 %, 37 %, >99 %."""
+    if not whole:
+        return NONE
+    share = 100 * part / whole
+    if 0 < share < 1:
+        return "<1 %"
+    return ">99 %" if 99 < share < 100 else f"{share:.0f} %"
+
+
 def duration(seconds: float | None) -> str:
     """A duration: 30 µs, 250 ms, 1.5 s, 77 s, 4 min 5 s, 20 min, 3 h 20 min, 5 d 2 h."""
     if seconds is None:

@@ -28,14 +28,14 @@ def grown(now: Sequence[int], before: Sequence[int]) -> list[int]:
     return found
 
 
-def quantile(counts: Sequence[int], share: float) -> float | None:
+def quantile(counts: Sequence[float], share: float) -> float | None:
     """The duration in ms that ``share`` (0 to 1) of all do not exceed, as if those of a range were
     spread evenly over it; None: there are none."""
     total = sum(counts)
     if not total:
         return None
     wanted = share * total
-    seen = 0
+    seen = 0.0
     for index, count in enumerate(counts):
         if count and seen + count >= wanted:
             low = 0 if index == 0 else 1 << (index - 1)

@@ -1,33 +1,28 @@
 """The state of the cluster, as far as known."""
 
 from collections.abc import Collection, Mapping, Set
-from typing import Final
 
-from disque_trio.overview.nodes import COUNTED, Nodes, NodeState
+from disque_trio.overview.histories import Histories
+from disque_trio.overview.nodes import Nodes, NodeState
 from disque_trio.overview.policies import Policies
 from disque_trio.overview.queues import QueueTable
 from disque_trio.overview.running import RunningJobs
-from disque_trio.overview.series import Series
-
-STEP: Final = 5.0  # s
-STEPS: Final = 720  # an hour
 
 
 class Cluster:
-    """Nodes, queues, policies and running jobs, and the last hour of the whole cluster.
+    """Nodes, queues, policies and running jobs.
 
-    Attributes:
-        history: the counters of all nodes together; ``length``: queued jobs.
-        node_histories: the same for each node, by address; ``memory`` is in bytes.
+    Args:
+        histories: where to keep what happens, or None. That of the cluster has the counters of all
+            nodes together, and as ``length`` the queued jobs, as ``jobs`` all copies.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, histories: Histories | None = None) -> None:
         self.nodes = Nodes()
-        self.queues = QueueTable()
+        self.queues = QueueTable(histories)
+        self.histories = histories
         self.policies = Policies()
         self.running = RunningJobs()
-        self.history = Series(STEP, STEPS, tuple(COUNTED), ("length", "jobs"))
-        self.node_histories: dict[str, Series] = {}
         self._known_by: dict[str, Set[str]] = {}  # ids that each node knows, by its id
         self._forgotten: Set[str] = frozenset()  # ids that a node once knew, and no longer
 
@@ -36,19 +31,14 @@ class Cluster:
         state = self.nodes.meet(address, now)
         since = state.counters.moment
         grown = self.nodes.take(address, info, lines, now)
-        history = self.node_histories.get(address)
-        if history is None:
-            history = Series(STEP, STEPS, tuple(COUNTED), ("jobs", "memory"))
-            self.node_histories[address] = history
-        levels = {"jobs": state.number("registered_jobs"), "memory": state.number("used_memory")}
-        history.add(now, grown, levels, since)
-        self.history.add(now, grown, {}, since)
+        if self.histories is not None:
+            self.histories.cluster.add(now, grown, {}, since)
 
     def sample(self, now: float) -> None:
         """Sample the levels of the whole cluster, at ``now`` (s)."""
-        if self.nodes.here():
+        if self.histories is not None and self.nodes.here():
             levels = {"length": self.length, "jobs": self.nodes.total("registered_jobs")}
-            self.history.add(now, {}, levels)
+            self.histories.cluster.add(now, {}, levels)
 
     @property
     def length(self) -> int:
@@ -69,6 +59,11 @@ class Cluster:
             self._forgotten = (self._forgotten | before) - ids
             self._known_by[state.id] = ids
             self.nodes.apart = self._apart()
+
+    @property
+    def ids(self) -> Set[str]:
+        """The ids of all nodes that a node knows."""
+        return frozenset(id for ids in self._known_by.values() for id in ids)
 
     def _apart(self) -> Set[str]:
         """Addresses of responding nodes that are in another cluster than most: they know none of
@@ -115,4 +110,3 @@ class Cluster:
         self.nodes.forget(address)
         self.queues.node_lost(address)
         self.running.node_lost(address)
-        self.node_histories.pop(address, None)

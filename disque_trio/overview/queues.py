@@ -1,25 +1,37 @@
 """The queues of a cluster: what each node reports, and the sums over the nodes."""
 
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import nlargest, nsmallest
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from disque_trio.health.queues import QueueSeen, QueueTimes, last_death, read_times, unserved_for
 from disque_trio.health.table import DEAD_WITHIN, NO_WORKER_AFTER, WAITS_TOO_LONG
+from disque_trio.log_times import MOST as MOST_LENGTHS
+from disque_trio.log_times import grown as grown_times
+from disque_trio.log_times import merge
+from disque_trio.overview.histories import Histories
+from disque_trio.overview.history import TIMES, of_length
 from disque_trio.overview.names import matching
 from disque_trio.overview.rates import Counters
-from disque_trio.overview.series import Series
 
 COUNTED: Final = {
-    b"jobs-in": "added",
-    b"jobs-out": "delivered",
-    b"jobs-acked": "acked",
-    b"jobs-expired": "expired",
+    "added": b"jobs-added",
+    "delivered": b"jobs-delivered",
+    "acked": b"jobs-acked",
+    "expired": b"jobs-expired",
+    "imported": b"jobs-imported",
+    "exported": b"jobs-exported",
 }
-HOUR: Final = 60
-"""A queue's history has one point per minute."""
+"""The counters of a queue, and the fields of QSTAT."""
 
+OLDER: Final = {
+    "added": b"jobs-in",
+    "delivered": b"jobs-out",
+    "acked": b"jobs-acked",
+    "expired": b"jobs-expired",
+}
+"""The same of nodes of older releases: *added* and *delivered* also count jobs that move."""
 FULL_FOR: Final = 15.0  # s for which to show a reply to QSTAT FULL
 
 Counts: TypeAlias = tuple[int, int, int]
@@ -36,6 +48,10 @@ class Share:
         length: queued jobs.
         blocked: blocked clients.
         taken: whether any job has been delivered since the node knows the queue.
+        older: whether it is of a release that does not tell what clients did apart from moves,
+            nor how long jobs take.
+        recent, totals: how many jobs waited, and were processed, for how long (see ``log_times``),
+            by ``TIMES``: in the last minutes, and since the node knows the queue.
         pause: ``none``, ``in``, ``out`` or ``all``.
         oldest: ms since the oldest queued job was added, or 0.
         held_by: what holds back jobs: ``rate``, ``active``, ``asking``, ``file``, or empty.
@@ -52,6 +68,9 @@ class Share:
     length: int = 0
     blocked: int = 0
     taken: bool = False
+    older: bool = False
+    recent: dict[str, list[int]] = field(default_factory=dict)
+    totals: dict[str, list[int]] = field(default_factory=dict)
     pause: str = "none"
     oldest: int = 0
     held_by: str = ""
@@ -65,6 +84,16 @@ class Share:
     told: float = 0.0
     full_asked: float = 0.0
     full_until: float = 0.0
+
+    def take_times(self, fields: Mapping[bytes, Any]) -> dict[str, int]:
+        """Take how long jobs took. Returns how many by length since the last time."""
+        found: dict[str, int] = {}
+        for name in TIMES:
+            total = _counts(fields, b"%b-total" % name.encode())
+            found |= of_length(name, grown_times(total, self.totals.get(name, ())))
+            self.totals[name] = total
+            self.recent[name] = _counts(fields, b"%b-recent" % name.encode())
+        return found
 
     def has_more(self, now: float) -> bool:
         """Whether there are jobs that are not queued, as far as known at ``now`` (s)."""
@@ -80,7 +109,6 @@ class Share:
 class QueueRow(NamedTuple):
     """A queue, summed over the nodes that respond. Rates are per second; None if unknown.
     ``delayed``, ``in_hand``, ``dead`` and ``paged`` are None unless somebody is looking.
-    ``delayed`` and ``dead`` count a job once for each node that holds a copy.
 
     Attributes:
         oldest: seconds since the oldest queued job was added, or 0.
@@ -88,6 +116,10 @@ class QueueRow(NamedTuple):
         paged: those of the queued jobs that lie on disk.
         unasked: whether jobs wait, and no client waits for one or was ever given one.
         nodes: addresses of the nodes that know it.
+        moved: how many jobs nodes got from others.
+        older: addresses of those nodes whose figures also count jobs that move, since their release
+            tells no others. They count a delayed or dead job once on each node that holds it.
+        wait, processing: how many jobs took how long in the last minutes, see ``log_times``.
     """
 
     name: str
@@ -108,6 +140,10 @@ class QueueRow(NamedTuple):
     paged: int | None
     unasked: bool
     nodes: tuple[str, ...]
+    moved: float | None
+    older: tuple[str, ...]
+    wait: tuple[int, ...]
+    processing: tuple[int, ...]
 
 
 _UNKNOWN: Final = -1  # less than any known value
@@ -134,14 +170,18 @@ KEYS: Final[Mapping[str, Callable[[QueueRow], Any]]] = {
 
 
 class QueueTable:
-    """All queues. Each node reports its share; the shares of unreachable nodes are left out."""
+    """All queues. Each node reports its share; the shares of unreachable nodes are left out.
 
-    def __init__(self) -> None:
+    Args:
+        histories: where to keep what happens in them, or None.
+    """
+
+    def __init__(self, histories: Histories | None = None) -> None:
         self._shares: dict[str, dict[str, Share]] = {}  # by queue, then by node
         self._rows: dict[str, QueueRow] = {}
         self._stale: set[str] = set()
         self._order: dict[tuple[str, bool], list[str]] = {}  # until something changes
-        self._histories: dict[str, Series] = {}
+        self._histories = histories
         self._counted: dict[str, float] = {}  # by node: when the count of all its jobs began
         self._letters: dict[str, dict[str, int]] = {}  # by node: its dead letters then, by queue
         self._listed: dict[str, Set[str]] = {}  # by node: the queues that it has
@@ -181,19 +221,22 @@ class QueueTable:
         before = (share.length, share.blocked, share.pause)
         share.length = _number(fields, b"len")
         share.blocked = _number(fields, b"blocked")
-        share.taken = _number(fields, b"jobs-out") > 0
+        share.older = b"jobs-added" not in fields
+        names = OLDER if share.older else COUNTED
+        share.taken = _number(fields, names["delivered"]) > 0
         share.pause = _text(fields, b"pause") or "none"
         share.oldest = _number(fields, b"oldest-job-age")
         share.held_by = _text(fields, b"held-back-by")
         share.groups = _number(fields, b"groups")
         share.waiting = _number(fields, b"groups-waiting")
         share.times, share.told = read_times(fields), now
-        counts = {name: _number(fields, field) for field, name in COUNTED.items()}
+        counts = {name: _number(fields, field) for name, field in names.items()}
         since = share.counters.moment
         grown = share.counters.read(counts, now)
+        times = share.take_times(fields)
         changed = any(grown.values()) or before != (share.length, share.blocked, share.pause)
         self._take_full(share, fields, now)
-        self._note(queue, grown, now, since)
+        self._note(queue, grown | times if grown else {}, now, since)
         self._touch(queue)
         return changed
 
@@ -347,10 +390,6 @@ class QueueTable:
             )
         return found
 
-    def history(self, queue: str) -> Series | None:
-        """The last hour of a queue; None if nothing happened."""
-        return self._histories.get(queue)
-
     def find(self, search: str, key: str, descending: bool) -> list[QueueRow]:
         """The queues whose names contain ``search``, or match it if it is a pattern, sorted by one
         of ``KEYS``, then by name. Those whose values are unknown come last."""
@@ -376,20 +415,14 @@ class QueueTable:
         return order
 
     def _note(self, queue: str, grown: Mapping[str, int], now: float, since: float | None) -> None:
-        history = self._histories.get(queue)
         length = sum(share.length for share in self._shares[queue].values())
         if not length:
             self._unserved.pop(queue, None)
         elif grown.get("delivered") or now < self._unserved.setdefault(queue, now):
             self._unserved[queue] = now
         self._note_times(queue, now)
-        if history is None:
-            if not (length or any(grown.values())):
-                return
-            history = Series(60.0, HOUR, ("added", "delivered", "acked"), ("length",))
-            self._histories[queue] = history
-        counted = {name: grown[name] for name in history.sums if name in grown}
-        history.add(now, counted, {"length": length}, since)
+        if self._histories is not None:
+            self._histories.note(queue, now, grown, {"length": length}, since)
 
     def _note_times(self, queue: str, now: float) -> None:
         """Take what the nodes themselves tell, which have looked for longer."""
@@ -414,7 +447,6 @@ class QueueTable:
     def _drop(self, queue: str) -> None:
         del self._shares[queue]
         self._rows.pop(queue, None)
-        self._histories.pop(queue, None)
         self._unserved.pop(queue, None)
         self._died.pop(queue, None)
         self._stale.discard(queue)
@@ -442,6 +474,7 @@ def _sum(queue: str, shares: Mapping[str, Share], lacking: bool) -> QueueRow:
     pauses = {"none"} if lacking else set()
     held: set[str] = set()
     taken = False
+    recent: dict[str, list[list[int]]] = {}
     for share in shares.values():
         length += share.length
         blocked += share.blocked
@@ -452,6 +485,9 @@ def _sum(queue: str, shares: Mapping[str, Share], lacking: bool) -> QueueRow:
         pauses.add(share.pause)
         if share.held_by:
             held.add(share.held_by)
+        for name, counts in share.recent.items():
+            if counts:
+                recent.setdefault(name, []).append(counts)
         for name, rate in share.counters.rates.items():
             rates[name] = rates.get(name, 0.0) + rate
         if share.delayed is not None:
@@ -480,12 +516,22 @@ def _sum(queue: str, shares: Mapping[str, Share], lacking: bool) -> QueueRow:
         paged,
         length > 0 and not (blocked or taken),
         tuple(sorted(shares)),
+        rates.get("imported"),
+        tuple(sorted(node for node, share in shares.items() if share.older)),
+        *(tuple(merge(*recent.get(name, ()))) for name in TIMES),
     )
 
 
 def _number(fields: Mapping[bytes, Any], name: bytes) -> int:
     value = fields.get(name, 0)
     return value if isinstance(value, int) else 0
+
+
+def _counts(fields: Mapping[bytes, Any], name: bytes) -> list[int]:
+    value = fields.get(name)
+    if not isinstance(value, list) or len(value) > MOST_LENGTHS:
+        return []
+    return [count if isinstance(count, int) else 0 for count in value]
 
 
 def _text(fields: Mapping[bytes, Any], name: bytes) -> str:

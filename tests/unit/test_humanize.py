@@ -55,6 +55,17 @@ def test_a_size_is_in_units_of_1024_that_say_so(size: float | None, text: str) -
     assert humanize.size(size) == text
 
 
+@pytest.mark.parametrize(
+    ("part", "whole", "text"),
+    [
+        *((0, 5, "0 %"), (1, 3, "33 %"), (5, 5, "100 %"), (1, 0, "–")),
+        *((1, 1_000, "<1 %"), (999, 1_000, ">99 %")),
+    ],
+)
+def test_a_part_is_in_percent(part: float, whole: float, text: str) -> None:
+    assert humanize.percent(part, whole) == text
+
+
 def test_things_are_counted() -> None:
     assert humanize.count(1_234_567.8) == "1,234,568"
     assert [humanize.jobs(number) for number in (0, 1, 2_000)] == ["0 jobs", "1 job", "2,000 jobs"]

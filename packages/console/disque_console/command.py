@@ -82,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             audit=options.audit_log,
             bananaq=_bananaq(options.bananaq) if options.bananaq else None,
             trace_url=_trace_url(options.trace_url),
+            state=options.state_dir,
         )
     except ValueError as error:
         parser.error(str(error))
@@ -284,6 +285,13 @@ def _parser() -> argparse.ArgumentParser:
         default="",
         metavar="URL",
         help="the page of a trace, with {trace} for its id: pages of traced jobs link to it",
+    )
+    add(
+        "--state-dir",
+        default=os.environ.get("STATE_DIRECTORY", "").partition(":")[0],
+        metavar="DIR",
+        help="keep the charts of the last 24 hours in this directory (default: that of systemd's"
+        " StateDirectory=; without any, they end with the console)",
     )
     add_log_options(add)
     return parser

@@ -17,6 +17,7 @@ from disque_console.io.accounts import Accounts, AclAccounts, Everybody, FileAcc
 from disque_console.io.audit import Audit
 from disque_console.io.calls import Calls
 from disque_console.io.connections import serve_browsers
+from disque_console.io.history_file import HistoryFile
 from disque_console.io.timelines import Timelines
 from disque_console.model.attempts import Attempts, Browsers
 from disque_console.model.sessions import Sessions
@@ -45,6 +46,7 @@ class Settings:
         secret: file; empty for a new secret each time. audit: file; empty for the log.
         bananaq: address and login of a bananaq to show, or None.
         trace_url: of the page of a trace, with ``{trace}`` for its id; or empty.
+        state: directory for charts; empty: they end with the console.
     """
 
     cluster: ClusterAddress
@@ -61,6 +63,7 @@ class Settings:
     audit: str = ""
     bananaq: ClusterAddress | None = None
     trace_url: str = ""
+    state: str = ""
 
 
 @contextmanager
@@ -117,14 +120,16 @@ async def run(settings: Settings, log: Log, audit_log: Log) -> None:
     """
     with naming(f"--audit-log {settings.audit}"):
         audit = Audit(settings.audit, audit_log)
+    history = HistoryFile(settings.state, log)
     try:
         async with trio.open_nursery() as nursery:
-            console = _make(settings, nursery, audit, log)
+            console = _make(settings, nursery, audit, history, log)
             config = _config(settings)
             login = settings.cluster.login
             seeds = [parse_address(node) for node in settings.cluster.nodes]
             poller = Poller(console.cluster, seeds, login, console.looks, log)
             nursery.start_soon(poller.run)
+            nursery.start_soon(history.run, lambda: console.cluster.ids)
             with trio.open_signal_receiver(*_SIGNALS) as signals:
                 nursery.start_soon(_heed_signals, signals, console.stopping, audit)
                 binds = await nursery.start(_serve, console, config)
@@ -134,7 +139,9 @@ async def run(settings: Settings, log: Log, audit_log: Log) -> None:
             nursery.cancel_scope.deadline = trio.current_time() + config.graceful_timeout + 1
             await console.ended.wait()
             nursery.cancel_scope.cancel()
+        await history.write(console.cluster.ids)
     finally:
+        history.close()
         audit.close()
 
 
@@ -154,8 +161,10 @@ async def _heed_signals(signals: Any, stopping: trio.Event, audit: Audit) -> Non
             stopping.set()
 
 
-def _make(settings: Settings, nursery: trio.Nursery, audit: Audit, log: Log) -> Console:
-    cluster = Cluster()
+def _make(
+    settings: Settings, nursery: trio.Nursery, audit: Audit, history: HistoryFile, log: Log
+) -> Console:
+    cluster = Cluster(history.histories)
     calls = Calls(nursery, cluster.nodes, settings.cluster.login)
     accounts: Accounts = Everybody(calls)
     if settings.users:
@@ -178,6 +187,7 @@ def _make(settings: Settings, nursery: trio.Nursery, audit: Audit, log: Log) -> 
         Attempts(),
         Browsers(secret),
         audit,
+        history,
         log,
         prefix=settings.prefix,
         trusted=settings.trusted,

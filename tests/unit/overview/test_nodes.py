@@ -1,6 +1,7 @@
 """What is known about the nodes, with a clock that the test moves."""
 
 from disque_trio.overview.cluster import Cluster
+from disque_trio.overview.histories import Histories
 from disque_trio.overview.nodes import Nodes, read_lines
 
 A, B = "10.0.0.1:7711", "10.0.0.2:7711"
@@ -150,15 +151,16 @@ def test_of_two_nodes_that_do_not_know_each_other_the_one_that_knows_more_counts
 
 
 def test_the_history_of_the_whole_is_the_sum_of_the_nodes() -> None:
-    cluster = Cluster()
-    for moment, count in ((100.0, 0), (105.0, 10), (110.0, 10)):
+    histories = Histories()
+    cluster = Cluster(histories)
+    for moment, count in ((100.0, 0), (110.0, 10), (120.0, 10)):
         for address, id in ((A, ID_A), (B, ID_B)):
             cluster.nodes.responded(address, id, moment)
             cluster.take(address, told(count), "", moment)
         cluster.sample(moment)
-    points = cluster.history.points(112.0)
-    added = [point.values[0] for point in points]
-    assert added == [4.0, 0.0, None]  # the last step has just begun
+    points = histories.cluster.ranges["1h"].points(["added", "length"], 122.0)
+    # Before the first two answers nothing was counted, and the last step has just begun.
+    assert [point.values for point in points][-4:] == [(None, None), (2.0, 0), (0.0, 0), (None, 0)]
 
 
 def test_what_a_node_counted_before_it_told_is_no_rate() -> None:

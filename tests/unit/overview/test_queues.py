@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from disque_trio.client import Policy
+from disque_trio.overview.histories import Histories
+from disque_trio.overview.history import times_of, together
 from disque_trio.overview.policies import Policies
 from disque_trio.overview.queues import FULL_FOR, QueueTable
 
@@ -115,24 +117,97 @@ def test_a_search_is_for_a_part_of_the_name_or_a_pattern(search: str, found: lis
     assert names(table, search) == found
 
 
-def test_a_queue_that_no_node_knows_is_gone_and_its_history_with_it() -> None:
-    table = QueueTable()
+def test_a_queue_that_no_node_knows_is_gone_but_its_history_is_not() -> None:
+    histories = Histories()
+    table = QueueTable(histories)
     table.take(A, "q", stat(1), 0.0)
-    assert table.history("q") is not None
+    assert histories.get("q") is not None
     table.gone(A, "q")
     table.gone(A, "q")
     assert table.row("q") is None
-    assert table.history("q") is None
+    assert histories.get("q") is not None
     assert len(table) == 0
 
 
 def test_a_queue_with_which_nothing_happens_has_no_history() -> None:
-    table = QueueTable()
+    histories = Histories()
+    table = QueueTable(histories)
     table.take(A, "q", stat(), 0.0)
     assert not table.take(A, "q", stat(), 30.0)
-    assert table.history("q") is None
+    assert histories.get("q") is None
     assert table.take(A, "q", stat(jobs_in=1), 60.0)
-    assert table.history("q") is not None
+    assert histories.get("q") is not None
+
+
+def newer(length: int = 0, added: int = 0, delivered: int = 0, **more: Any) -> dict[bytes, Any]:
+    """QSTAT of a node that tells what clients did apart from moves."""
+    moves = {"jobs_in": 1_000 + 7 * added, "jobs_out": 1_000 + 7 * delivered}
+    return stat(length, jobs_added=added, jobs_delivered=delivered, **(moves | more))
+
+
+def test_rates_are_of_what_clients_did_and_moves_are_apart() -> None:
+    table = QueueTable()
+    for moment, count in ((0.0, 0), (2.0, 10)):
+        for node in (A, B):
+            imported = 3 * count if node == B else 0
+            table.take(
+                node, "q", newer(added=count, delivered=count, jobs_imported=imported), moment
+            )
+    row = table.row("q")
+    assert row is not None
+    assert (row.added, row.delivered, row.moved, row.older) == (10.0, 10.0, 15.0, ())
+
+
+def test_nodes_that_do_not_tell_moves_apart_are_named() -> None:
+    table = QueueTable()
+    for moment, count in ((0.0, 0), (2.0, 10)):
+        table.take(A, "q", newer(added=count), moment)
+        table.take(B, "q", stat(jobs_in=count), moment)
+    row = table.row("q")
+    assert row is not None
+    assert (row.added, row.older) == (10.0, (B,))
+
+
+def test_a_queue_from_which_only_nodes_took_jobs_was_never_asked_for() -> None:
+    table = QueueTable()
+    table.take(A, "q", newer(5, jobs_out=9), 0.0)
+    row = table.row("q")
+    assert row is not None
+    assert row.unasked
+    table.take(A, "q", newer(5, delivered=1), 2.0)
+    row = table.row("q")
+    assert row is not None
+    assert not row.unasked
+
+
+def test_how_long_jobs_took_is_the_sum_of_the_nodes() -> None:
+    table = QueueTable()
+    table.take(A, "q", newer(wait_recent=[1, 0, 3], processing_recent=[]), 0.0)
+    table.take(B, "q", newer(wait_recent=[1], processing_recent=[0, 5]), 0.0)
+    row = table.row("q")
+    assert row is not None
+    assert (row.wait, row.processing) == ((2, 0, 3), (0, 5))
+
+
+def test_how_long_jobs_took_is_in_the_history_from_the_first_answer_on() -> None:
+    histories = Histories()
+    table = QueueTable(histories)
+    for moment, total in ((0.0, [90, 1]), (2.0, [90, 3, 1]), (4.0, [1])):
+        table.take(A, "q", newer(1, wait_total=total), moment)
+    history = histories.get("q")
+    assert history is not None
+    counts = together(times_of(history.ranges["1h"], "wait", 4.0))
+    assert counts == [1, 2, 1]  # the node started again before the last answer
+
+
+@pytest.mark.parametrize("value", [None, 7, [b"x", 1], list(range(1_000))])
+def test_nonsense_in_place_of_times_is_no_failure(value: object) -> None:
+    table = QueueTable()
+    for moment in (0.0, 2.0):
+        table.take(A, "q", newer(1, wait_total=value, wait_recent=value), moment)
+    row = table.row("q")
+    assert row is not None
+    assert sum(row.wait) <= 1
 
 
 def test_policies_are_found_as_the_node_finds_them() -> None:

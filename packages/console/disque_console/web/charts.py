@@ -1,6 +1,5 @@
-"""Charts of the last hour, as SVG. Colours are in the style sheet: classes ``c0`` to ``c3``."""
+"""Charts of the last hours, as SVG. Colours are in the style sheet: classes ``c0`` to ``c3``."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -8,69 +7,132 @@ from typing import Final
 from markupsafe import Markup
 
 from disque_trio import humanize, svg
-from disque_trio.overview.series import Point, Series
+from disque_trio.log_times import quantile
+from disque_trio.overview.history import RANGES, History, Range, times_of
+from disque_trio.overview.series import Point
 
 WIDTH: Final = 640
-HEIGHT: Final = 190
-LEFT: Final = 46
+HEIGHT: Final = 210
+LEFT: Final = 64
 RIGHT: Final = 10
-TOP: Final = 10
+TOP: Final = 34
 BOTTOM: Final = 24
-POINTS: Final = 180
-BANDS: Final = 60
-SPANS: Final = (240.0, 1200.0)  # s that a chart shows while its history is short
+BANDS: Final = 120
+SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+"""The quantiles that are shown, and the share of jobs that took no longer."""
+DURATIONS: Final = (
+    *(0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0),
+    *(3_600.0, 21_600.0, 86_400.0, 518_400.0),
+)
+"""Marks of the axis of durations, in s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line: its title, and the name of its values in the series."""
+    """A line: its title, and the name of its values in the history."""
 
     title: str
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What an axis shows. name: above it. shown: a value as text. least: the smallest distance of
+    two marks. log: whether the axis is logarithmic."""
+
+    name: str
+    shown: Callable[[float | None], str]
+    least: float = 0.0
+    log: bool = False
+
+
+PER_SECOND: Final = Unit("jobs/s", humanize.rate)
+JOBS: Final = Unit("jobs", humanize.short, 1.0)
+DURATION: Final = Unit("", humanize.duration, log=True)
+
+
+def range_named(name: str) -> Range:
+    """One of ``RANGES``; the shortest if there is none of this name."""
+    return next((each for each in RANGES if each.name == name), RANGES[0])
+
+
 def chart(
-    series: Series | None,
+    history: History | None,
+    span: Range,
     lines: Sequence[Line],
     now: float,
     label: str,
-    shown: Callable[[float | None], str] = humanize.rate,
+    unit: Unit = PER_SECOND,
 ) -> Markup:
-    """A chart of values of ``series`` in the hour up to ``now`` (s), or less if the history is
-    shorter. ``label`` is its text alternative."""
-    span, step = _extent(series, now)
-    points = (
-        [] if series is None else series.points(now, math.ceil(series.step * series.count / step))
-    )
-    names = () if series is None else (*series.sums, *series.levels)
-    columns = [names.index(line.name) for line in lines] if series is not None else []
-    highest = max(
-        (point.values[column] or 0.0 for point in points for column in columns), default=0.0
-    )
-    ticks = svg.ticks(highest, 0.0 if shown is humanize.rate else 1.0)
+    """A chart of values of ``history`` in the time up to ``now`` (s). ``label`` is its text
+    alternative."""
+    points: Sequence[Point] = ()
+    if history is not None:
+        points = history.ranges[span.name].points([line.name for line in lines], now)
+    return _drawn(points, span, [line.title for line in lines], now, label, unit)
+
+
+def times_chart(history: History | None, span: Range, times: str, now: float, label: str) -> Markup:
+    """A chart of the quantiles of one of ``TIMES`` in each step."""
+    points = []
+    if history is not None:
+        series = history.ranges[span.name]
+        steps = times_of(series, times, now)
+        starts = series.starts(now)
+        points = [
+            Point(start, tuple(_seconds(step, share) for share in SHARES.values()))
+            for start, step in zip(starts, steps, strict=False)
+        ]
+    return _drawn(points, span, list(SHARES), now, label, DURATION)
+
+
+def quantiles(counts: Sequence[float]) -> dict[str, float | None]:
+    """The quantiles of counts by length (see ``log_times``), in s."""
+    return {name: _seconds(counts, share) for name, share in SHARES.items()}
+
+
+def _seconds(counts: Sequence[float], share: float) -> float | None:
+    found = quantile(counts, share)
+    return None if found is None else found / 1000
+
+
+def _drawn(
+    points: Sequence[Point],
+    span: Range,
+    titles: Sequence[str],
+    now: float,
+    label: str,
+    unit: Unit,
+) -> Markup:
+    # It ends with the step, so that little moves until the next one.
+    end = (now // span.step + 1) * span.step
+    known = [value for point in points for value in point.values if value is not None]
     box = (LEFT, TOP, WIDTH - RIGHT, HEIGHT - BOTTOM)
-    panel = svg.Panel(box, (now - span, now), (0.0, ticks[-1]))
-    parts = panel.axis([(value, humanize.short(value)) for value in ticks])
-    for quarter in range(5):
-        ago = span * (4 - quarter) / 4
-        words = f"\N{MINUS SIGN}{round(ago / 60)} min" if ago else "now"
-        parts.append(panel.label(now - ago, words, BOTTOM - 6, WIDTH))
-    for number, column in enumerate(columns):
-        path = svg.line(_places(panel, points, column, step))
+    if unit.log:
+        least = min(known, default=DURATIONS[1])
+        marks = svg.log_ticks(least, max(known, default=DURATIONS[3]), DURATIONS)
+        panel = svg.Panel(box, (end - span.seconds, end), (marks[0], marks[-1]), "y")
+    else:
+        marks = svg.ticks(max(known, default=0.0), unit.least)
+        panel = svg.Panel(box, (end - span.seconds, end), (0.0, marks[-1]))
+    parts = panel.axis([(value, _mark(value, unit)) for value in marks])
+    if unit.name:
+        parts.append(svg.text(LEFT - 6, 15, unit.name, text_anchor="end"))
+    for place in range(round(span.seconds / span.mark) + 1):
+        ago = span.seconds - place * span.mark
+        whole = f"{ago / 3_600:g} h" if span.mark >= 3_600 else f"{ago / 60:g} min"
+        words = f"\N{MINUS SIGN}{whole}" if ago else "now"
+        parts.append(panel.label(end - ago, words, BOTTOM - 6, WIDTH))
+    for column in range(len(titles)):
+        path = svg.line(_places(panel, points, column, span.step))
         if path:
-            parts.append(svg.tag("path", d=path, class_=f"line c{number}"))
-    parts += _bands(panel, points, columns, lines, now, span, shown)
+            parts.append(svg.tag("path", d=path, class_=f"line c{column}"))
+    parts += _bands(panel, points, titles, end, now, span, unit)
     return Markup(svg.picture(WIDTH, HEIGHT, label, parts))
 
 
-def _extent(series: Series | None, now: float) -> tuple[float, float]:
-    """The number of seconds shown, and the seconds per point."""
-    if series is None:
-        return 3600.0, 3600.0
-    whole = series.step * series.count
-    known = whole if series.empty else now - series.since + series.step
-    span = next((span for span in SPANS if known <= span < whole), whole)
-    return span, series.step * max(1, math.ceil(span / series.step / POINTS))
+def _mark(value: float, unit: Unit) -> str:
+    return unit.shown(value) if unit.log else humanize.short(value)
 
 
 def _places(
@@ -93,29 +155,31 @@ def _places(
 def _bands(
     panel: svg.Panel,
     points: Sequence[Point],
-    columns: Sequence[int],
-    lines: Sequence[Line],
+    titles: Sequence[str],
+    end: float,
     now: float,
-    span: float,
-    shown: Callable[[float | None], str],
+    span: Range,
+    unit: Unit,
 ) -> list[str]:
-    """Invisible areas with the values under the mouse as titles."""
+    """Areas with the values under the mouse as titles, and a line that appears there."""
     parts = []
-    start, width = now - span, span / BANDS
-    last: dict[int, Point] = {}
-    for point in points:
-        last[int((point.start - start) // width)] = point
+    width = span.seconds / BANDS
+    last = {
+        int((point.start - end + span.seconds) // width): point
+        for point in points
+        if any(value is not None for value in point.values)
+    }
     for number, point in sorted(last.items()):
-        if not 0 <= number < BANDS:
-            continue
-        left = panel.x(start + number * width)
-        right = panel.x(start + (number + 1) * width)
-        ago = humanize.duration(max(0.0, now - point.start))
+        left = panel.x(end - span.seconds + number * width)
+        right = panel.x(end - span.seconds + (number + 1) * width)
+        x = panel.x(point.start + span.step)
+        ago = humanize.duration(max(0.0, now - point.start - span.step / 2))
         values = ", ".join(
-            f"{line.title} {shown(point.values[column])}"
-            for line, column in zip(lines, columns, strict=True)
+            f"{title} {unit.shown(value)}"
+            for title, value in zip(titles, point.values, strict=True)
         )
-        hint = f"{ago} ago: {values}"
-        height = HEIGHT - TOP - BOTTOM
-        parts.append(svg.area(left, TOP, right - left, height, hint, class_="band"))
+        line = svg.tag("line", x1=x, y1=TOP, x2=x, y2=HEIGHT - BOTTOM, class_="cursor")
+        hint = f"{ago} ago: {values}" + (f" {unit.name}" if unit.name else "")
+        size = right - left, HEIGHT - TOP - BOTTOM
+        parts.append(svg.tag("g", svg.area(left, TOP, *size, hint) + line, class_="band"))
     return parts

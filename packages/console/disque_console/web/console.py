@@ -8,6 +8,7 @@ from disque_console.io.accounts import Accounts
 from disque_console.io.audit import Audit
 from disque_console.io.bulk import Bulks
 from disque_console.io.calls import Calls
+from disque_console.io.history_file import HistoryFile
 from disque_console.io.recent import Recent
 from disque_console.io.timelines import Timelines
 from disque_console.model.attempts import Attempts, Browsers
@@ -23,7 +24,8 @@ class Console:
     """The console.
 
     Attributes:
-        cluster: its state. calls: sends commands as the console's own user.
+        cluster: its state. history: keeps what its charts show.
+        calls: sends commands as the console's own user.
         prefix: of all paths; empty, or such as ``/disque``.
         trusted: addresses of proxies whose X-Forwarded-* headers to trust.
         recent: a short-lived cache of nodes' replies.
@@ -44,6 +46,7 @@ class Console:
     attempts: Attempts
     browsers: Browsers
     audit: Audit
+    history: HistoryFile
     log: Log
     prefix: str = ""
     trusted: frozenset[str] = frozenset()

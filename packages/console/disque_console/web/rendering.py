@@ -77,6 +77,8 @@ class Rendering:
             "count": humanize.count,
             "short": humanize.short,
             "rate": humanize.rate,
+            "percent": humanize.percent,
+            "shortened": humanize.shortened,
             "seconds": humanize.duration,
             "size": humanize.size,
             "moment": humanize.moment,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver import ActionChains
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -97,6 +98,20 @@ class Browser:
             return True
 
         wait_until(clicked)
+
+    def hover(self, selector: str) -> None:
+        """Move the mouse over an element. The page may be replacing it."""
+
+        def there() -> bool:
+            try:
+                element = self.find(selector)
+                self.run("arguments[0].scrollIntoView({block: 'center'})", element)
+                ActionChains(self.driver).move_to_element(element).perform()
+            except StaleElementReferenceException:
+                return False
+            return True
+
+        wait_until(there)
 
     def type(self, selector: str, text: str) -> None:
         """Fill in a field."""

@@ -15,6 +15,7 @@ from starlette.types import Message
 from disque_console.io.accounts import Accounts, TooManyWrong
 from disque_console.io.audit import Audit
 from disque_console.io.calls import Calls
+from disque_console.io.history_file import HistoryFile
 from disque_console.model.action import Order
 from disque_console.model.attempts import Attempts, Browsers
 from disque_console.model.roles import Role
@@ -236,8 +237,9 @@ async def world(
         calls = NotedCalls(nursery)
         users = Users(calls)
         accounts: Accounts = users
+        history = HistoryFile("", log)
         console = Console(
-            Cluster(),
+            Cluster(history.histories),
             Looks(),
             calls,
             accounts,
@@ -245,6 +247,7 @@ async def world(
             Attempts(),
             Browsers(b"s" * 32),
             Audit(str(audit) if audit else "", log),
+            history,
             log,
             prefix=prefix,
             trusted=trusted,

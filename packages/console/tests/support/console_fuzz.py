@@ -11,8 +11,9 @@ import pytest
 import trio
 
 from disque_console.io.calls import LIMIT, Calls
-from disque_console.model.action import Order
+from disque_console.model.action import WAS, Order
 from disque_console.model.actions import ACTIONS
+from disque_console.model.policy_actions import FIELDS as POLICY_FIELDS
 from disque_console.model.roles import Role
 from disque_console.web import bulking, visit
 from disque_console.web.pages import PAGES
@@ -30,22 +31,23 @@ MARK: Final = "<fuzz'\""
 """Must not appear in a page as it is."""
 
 FIELDS: Final = (
-    "action", "back", "body", "catchup", "confirmed", "count", "cursor", "dead", "delay",
+    "action", "back", "body", "by", "catchup", "confirmed", "count", "cursor", "dead", "delay",
     "direction", "do", "edits", "ends", "filter", "from", "group", "groups", "header", "headers",
     "host", "id", "job", "mark", "maxlen", "name", "next", "node", "note", "oldest", "only",
-    "options", "order", "page", "password", "policy", "port", "priority", "queue", "rate", "reason",
-    "replicate", "retry", "returns", "round", "run", "schedule", "search", "setting", "shown",
-    "size", "sort", "state", "text", "then", "times", "to", "token", "ttl", "tz", "user", "value",
-    "which", "youngest", "body-was", "queue-was", "times-was",
-    "name-was", "dead-was", "active", "attempts", "backoff-max", "backoff-min", "burst", "deadttl",
-    "groupactive", "groupburst", "grouprate", "look", "maxbytes", "options-was", "running", "who",
+    "options", "order", "page", "password", "policy", "port", "priority", "queue", "range", "rate",
+    "reason", "replicate", "retry", "returns", "round", "run", "schedule", "search", "setting",
+    "shown", "size", "sort", "state", "text", "then", "times", "to", "token", "ttl", "tz", "user",
+    "value", "which", "youngest", "active", "attempts", "backoff-max", "backoff-min", "burst",
+    "deadttl", "groupactive", "groupburst", "grouprate", "look", "maxbytes", "running", "who",
+    *(f"{name}{WAS}" for name in ("body", "queue", "times", "name", "options")),
+    *(f"{name}{WAS}" for name, _, _ in POLICY_FIELDS),
 )  # fmt: skip
 _VALUES: Final = (
     "", "q", "mail.a", "yes", "no", "0", "1", "-1", "5", "1e9", "9" * 30, "nan", "٣", "queued",
     "name", "up", "down", "*", "mail.*", "[", "@every 1d", "UTC", "in", "all", ADDRESS, "x:1",
     "maxmemory", "requirepass", "admin", PASSWORD, MARK, f"{MARK} onload=x", "{{7*7}}", "a b",
     "//evil", "/queues", "\\\\evil", "\0", "\n", "\r\nX-Y: z", "é", "\udcff", "%", "%zz", "%00",
-    "D-x@127.0.0.1:7711", "x" * 300,
+    "D-x@127.0.0.1:7711", "x" * 300, "24h", "group",
 )  # fmt: skip
 _PATHS: Final = (
     *(page.path for page in PAGES),

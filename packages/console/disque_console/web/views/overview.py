@@ -1,10 +1,10 @@
-"""The state of the cluster: rates, depth, nodes, and the last hour."""
+"""The state of the cluster: rates, depth, nodes, and the last hours."""
 
 from typing import Final
 
-from disque_console.web.charts import Line, chart
+from disque_console.web.charts import JOBS, Line, chart, range_named
+from disque_console.web.ranges import shown_range
 from disque_console.web.visit import Shown, Visit
-from disque_trio import humanize
 from disque_trio.overview.attention import alarms_of, concerns
 from disque_trio.overview.groups import groups
 from disque_trio.overview.nodes import COUNTED
@@ -20,6 +20,8 @@ async def view(visit: Visit) -> Shown:
     alarms = {state.address: state.alarms for state in cluster.nodes.all()}
     longest = cluster.queues.top("length", LONGEST)
     oldest = cluster.queues.top("oldest", 1)
+    history = visit.console.history.histories.cluster
+    span = range_named(visit.query("range"))
     return Shown(
         {
             "rates": {name: cluster.nodes.rate(name) for name in COUNTED},
@@ -35,15 +37,17 @@ async def view(visit: Visit) -> Shown:
             "alarms": alarms,
             "together": alarms_of(nodes),
             "lines": RATES,
+            "span": shown_range(visit, history, span),
             "throughput": chart(
-                cluster.history, RATES, visit.now, "Jobs per second in the last hour"
+                history, span, RATES, visit.now, f"Jobs per second in the last {span.title}"
             ),
             "depth": chart(
-                cluster.history,
+                history,
+                span,
                 [Line("queued", "length"), Line("held, copies included", "jobs")],
                 visit.now,
-                "Queued jobs, and all jobs with copies included, in the last hour",
-                humanize.short,
+                f"Queued jobs, and all jobs with copies included, in the last {span.title}",
+                JOBS,
             ),
         }
     )

@@ -1,24 +1,42 @@
 """One queue."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from markupsafe import Markup
+
+from disque_console.io.jobs import is_unknown
 from disque_console.model.actions import JOB_OPTIONS
 from disque_console.model.bindings import Row, merged
+from disque_console.model.breakdown import MOST, UNNAMED, WORDS, Breakdown, added_up
 from disque_console.model.policy_actions import FIELDS, escape_pattern, fields_of
 from disque_console.model.policy_sentence import sentences
 from disque_console.web.answers import parted
-from disque_console.web.charts import Line, chart
+from disque_console.web.charts import (
+    JOBS,
+    SHARES,
+    Line,
+    chart,
+    quantiles,
+    range_named,
+    times_chart,
+)
+from disque_console.web.ranges import shown_range
 from disque_console.web.visit import Missing, Shown, Visit
-from disque_trio import humanize
 from disque_trio.job_options import Seconds, Whole
+from disque_trio.overview.history import TIMES, History, Range, times_of, together
 from disque_trio.overview.names import to_bytes
+from disque_trio.overview.queues import QueueRow
 
 MODES: Final = {Whole: "numeric", Seconds: "decimal"}
 JOB_FIELDS: Final = [
     (name, MODES.get(type(option), "text"), option) for name, option in JOB_OPTIONS.items()
 ]
 RATES: Final = tuple(Line(name, name) for name in ("added", "delivered", "acked"))
+TITLES: Final = dict(zip(TIMES, ("Waiting", "Processing"), strict=True))
+KEPT: Final = 15.0  # s for which a breakdown, for which nodes visit all jobs, is shown
 
 
 async def view(visit: Visit) -> Shown:
@@ -30,14 +48,20 @@ async def view(visit: Visit) -> Shown:
         await visit.console.looks.wait_reported(0.15)
     table = visit.cluster.queues
     policy = visit.cluster.policies.of(name)
-    history = table.history(name)
+    row = table.row(name)
+    histories = visit.console.history.histories
+    if row is not None:
+        histories.look(name, visit.now)
+    history = histories.get(name)
+    span = range_named(visit.query("range"))
+    by = visit.query("by")
     own = escape_pattern(name)
     return Shown(
         {
             "queue": name,
-            "row": table.row(name),
+            "row": row,
             "bindings": await _bindings(visit, name),
-            "shares": sorted(table.shares(name).items()),
+            "on_nodes": sorted(table.shares(name).items()),
             "policy": policy,
             "sentences": sentences(policy) if policy is not None else [],
             "own": own,
@@ -46,18 +70,72 @@ async def view(visit: Visit) -> Shown:
             "job_options": JOB_FIELDS,
             "policy_fields": FIELDS,
             "lines": RATES,
+            "span": shown_range(visit, history, span),
+            "full": histories.full,
+            "kept": len(histories),
             "throughput": chart(
-                history, RATES, visit.now, "Jobs of the queue per second in the last hour"
+                history,
+                span,
+                RATES,
+                visit.now,
+                f"Jobs of the queue per second in the last {span.title}",
             ),
             "depth": chart(
                 history,
+                span,
                 [Line("queued", "length")],
                 visit.now,
-                "Queued jobs in the last hour",
-                humanize.short,
+                f"Queued jobs in the last {span.title}",
+                JOBS,
             ),
+            "shares": list(SHARES),
+            "durations": _durations(history, span, row, visit.now),
+            "by": by if by in WORDS else "",
+            "words": WORDS,
+            "unnamed": UNNAMED,
+            "breakdown": await _breakdown(visit, name, by) if by in WORDS else None,
         }
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """One of the two times of jobs.
+
+    Attributes:
+        recent: quantiles in s, of the last minutes. whole: of the time that charts show.
+        count: of how many jobs. chart: of the quantiles.
+    """
+
+    title: str
+    recent: Mapping[str, float | None]
+    whole: Mapping[str, float | None]
+    count: float
+    chart: Markup
+
+
+def _durations(
+    history: History | None, span: Range, row: QueueRow | None, now: float
+) -> list[Durations]:
+    found = []
+    for name, title in TITLES.items():
+        recent: Sequence[int] = () if row is None else getattr(row, name)
+        steps = [] if history is None else times_of(history.ranges[span.name], name, now)
+        counts = together(steps)
+        label = f"{title}: the time that half, 95 % and 99 % of the jobs took at most"
+        drawn = times_chart(history, span, name, now, f"{label}, in the last {span.title}")
+        whole = quantiles(counts)
+        found.append(Durations(title, quantiles(recent), whole, sum(counts), drawn))
+    return found
+
+
+async def _breakdown(visit: Visit, queue: str, by: str) -> Breakdown:
+    """Who has the jobs of the queue."""
+    command = ("QTOP", to_bytes(queue), "BY", by, "COUNT", MOST)
+    answers = await visit.recently(command, partial(visit.calls.every, *command), KEPT)
+    older = [address for address, reply in answers if is_unknown(reply)]
+    good, problems = parted(answer for answer in answers if answer[0] not in older)
+    return added_up(good, older, problems)
 
 
 async def _bindings(visit: Visit, name: str) -> Sequence[Row]:

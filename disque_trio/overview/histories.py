@@ -85,7 +85,7 @@ class Histories:
             self._drop(queue)
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Forget everything."""
         self.cluster = History()
         self._queues.clear()
         self._size = 0

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
+from disque_trio.log_times import quantile
 from disque_trio.overview.series import Series
 
 
@@ -98,6 +99,16 @@ class History:
                 raise ValueError("its points are of other lengths")
             found.ranges[name] = series
         return found
+
+
+SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+"""The quantiles that are told of times, and the share of jobs that took no longer."""
+
+
+def quantiles(counts: Sequence[float]) -> dict[str, float | None]:
+    """The quantiles of counts by length, in s; None: there are none."""
+    found = {name: quantile(counts, share) for name, share in SHARES.items()}
+    return {name: None if ms is None else ms / 1_000 for name, ms in found.items()}
 
 
 def times_of(series: Series, times: str, now: float) -> list[list[float]]:

@@ -5,6 +5,7 @@ import base64
 from typing import Any, Final
 
 from disque_trio.client.shown import ShownJob
+from disque_trio.overview.history import quantiles
 from disque_trio.overview.nodes import NodeState
 from disque_trio.overview.queues import QueueRow
 
@@ -17,7 +18,7 @@ STATES: Final = (*STAGES, "queued", "active", "acked", "wait-repl")
 
 
 def queue_fields(row: QueueRow) -> dict[str, Any]:
-    """A queue. Rates are per second, ``oldest`` is in seconds."""
+    """A queue. Rates are per second, times in seconds."""
     return {
         "queue": row.name,
         "queued": row.length,
@@ -35,6 +36,10 @@ def queue_fields(row: QueueRow) -> dict[str, Any]:
         "delayed": row.delayed,
         "dead": row.dead,
         "nodes": list(row.nodes),
+        "moved_per_second": row.moved,
+        "waiting": quantiles(row.wait),
+        "processing": quantiles(row.processing),
+        "older_nodes": list(row.older),
     }
 
 

@@ -7,8 +7,7 @@ from typing import Final
 from markupsafe import Markup
 
 from disque_trio import humanize, svg
-from disque_trio.log_times import quantile
-from disque_trio.overview.history import RANGES, History, Range, times_of
+from disque_trio.overview.history import RANGES, SHARES, History, Range, quantiles, times_of
 from disque_trio.overview.series import Point
 
 WIDTH: Final = 640
@@ -18,8 +17,6 @@ RIGHT: Final = 10
 TOP: Final = 34
 BOTTOM: Final = 24
 BANDS: Final = 120
-SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-"""The quantiles that are shown, and the share of jobs that took no longer."""
 DURATIONS: Final = (
     *(0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0),
     *(3_600.0, 21_600.0, 86_400.0, 518_400.0),
@@ -80,20 +77,10 @@ def times_chart(history: History | None, span: Range, times: str, now: float, la
         steps = times_of(series, times, now)
         starts = series.starts(now)
         points = [
-            Point(start, tuple(_seconds(step, share) for share in SHARES.values()))
+            Point(start, tuple(quantiles(step).values()))
             for start, step in zip(starts, steps, strict=False)
         ]
     return _drawn(points, span, list(SHARES), now, label, DURATION)
-
-
-def quantiles(counts: Sequence[float]) -> dict[str, float | None]:
-    """The quantiles of counts by length (see ``log_times``), in s."""
-    return {name: _seconds(counts, share) for name, share in SHARES.items()}
-
-
-def _seconds(counts: Sequence[float], share: float) -> float | None:
-    found = quantile(counts, share)
-    return None if found is None else found / 1000
 
 
 def _drawn(

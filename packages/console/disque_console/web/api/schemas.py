@@ -64,6 +64,7 @@ NODE: Final = record(
     failed_per_second="number?",
     alarms=array(ALARM),
 )
+QUANTILES: Final = record(p50="number?", p95="number?", p99="number?")
 QUEUE: Final = record(
     queue="string",
     queued="integer",
@@ -81,6 +82,10 @@ QUEUE: Final = record(
     delayed="integer?",
     dead="integer?",
     nodes=array("string"),
+    moved_per_second="number?",
+    waiting=QUANTILES,
+    processing=QUANTILES,
+    older_nodes=array("string"),
 )
 _JOB: Final = record(
     id="string",

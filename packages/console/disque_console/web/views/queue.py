@@ -16,17 +16,23 @@ from disque_console.model.policy_sentence import sentences
 from disque_console.web.answers import parted
 from disque_console.web.charts import (
     JOBS,
-    SHARES,
     Line,
     chart,
-    quantiles,
     range_named,
     times_chart,
 )
 from disque_console.web.ranges import shown_range
 from disque_console.web.visit import Missing, Shown, Visit
 from disque_trio.job_options import Seconds, Whole
-from disque_trio.overview.history import TIMES, History, Range, times_of, together
+from disque_trio.overview.history import (
+    SHARES,
+    TIMES,
+    History,
+    Range,
+    quantiles,
+    times_of,
+    together,
+)
 from disque_trio.overview.names import to_bytes
 from disque_trio.overview.queues import QueueRow
 

@@ -60,7 +60,7 @@ SECTIONS = {
     ),
     TLS: (
         "Encryption for clients and the cluster bus, with the same certificates: "
-        "docs/certificates.md shows how to make them, and how to change them. As in Redis 7; not in "
+        "docs/certificates.md shows how to make and how to change them. As in Redis 7; not in "
         "Disque."
     ),
     EVENTS: "What happened to which job, as JSON lines in files: docs/eventlog.md. Not in Disque.",

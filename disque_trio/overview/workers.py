@@ -49,7 +49,9 @@ def read_reports(node: str, reply: Reply) -> list[WorkerReport]:
             WorkerReport(
                 node,
                 integer(id),
-                *(told.get(name, "") for name in ("worker", "version", "state")),
+                worker=told.get("worker", ""),
+                version=told.get("version", ""),
+                state=told.get("state", ""),
                 slots=_number(told, "slots"),
                 memory=_number(told, "memory"),
                 age=integer(age) / 1000,

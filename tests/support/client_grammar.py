@@ -89,7 +89,8 @@ KINDS: Final[Mapping[str, _Maker]] = {
     "fraction": _one_of("0", "0.5", "1", "1e-3", "1.5", "nan"),
     **dict.fromkeys(("queue", "from", "to", "topic"), _QUEUE),
     **dict.fromkeys(
-        ("job", "text", "result", "message", "value", "serialized-job", "reason", "word", "field"), _TEXT
+        ("job", "text", "result", "message", "value", "serialized-job", "reason", "word", "field"),
+        _TEXT,
     ),
     **dict.fromkeys(("name", "key"), _one_of("a", "b", "c")),
     "id": _id,

@@ -58,7 +58,7 @@ def test_a_size_is_in_units_of_1024_that_say_so(size: float | None, text: str) -
 @pytest.mark.parametrize(
     ("part", "whole", "text"),
     [
-        *((0, 5, "0 %"), (1, 3, "33 %"), (5, 5, "100 %"), (1, 0, "–")),
+        *((0, 5, "0 %"), (1, 3, "33 %"), (5, 5, "100 %"), (1, 0, "\u2013")),
         *((1, 1_000, "<1 %"), (999, 1_000, ">99 %")),
     ],
 )

@@ -19,7 +19,12 @@ MISSING: Final = "ERR Unknown node"  # it has been forgotten already
 def _describe(parser: Parser) -> None:
     add = parser.add_argument
     add("node", nargs="?", metavar="HOST:PORT", help="which node, or its id (default: -h and -p)")
-    add("--wait", type=period(0.1), metavar="TIME", help="how long to wait (default: for ever)")
+    add(
+        "--wait",
+        type=period(0.1),
+        metavar="TIME",
+        help="how long to wait (default: until it is done)",
+    )
     add("--or-stay", action="store_true", help="the node stays after all if that is too short")
     add("--stop", action="store_true", help="stop the node (SHUTDOWN)")
     parser.epilog = "Its jobs are at the other nodes then; what it keeps in files can be deleted."

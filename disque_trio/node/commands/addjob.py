@@ -53,10 +53,7 @@ def addjob(node: Node, client: Client, args: list[bytes]) -> None:
     plain = options.plain
     timeout = 0 if args[3] == b"0" else parse_timeout(args[3])
     if not plain and options.trailer is not None:
-        _require(node, options.trailer)
-        letter = options.trailer.letter
-        if letter is not None and not client.user.may_add(letter.queue):
-            raise CommandError(NO_QUEUE)  # REDRIVE would add it there
+        _require(node, client, options.trailer)
     repl = options.repl or node.replicas.usual_copies()
     retry = options.retry
     if retry == 0 and repl > 1:
@@ -242,9 +239,12 @@ def _replaces(node: Node, queue: bytes, trailer: Trailer, options: AddOptions) -
     return options.replace and node.store.uniques.find(queue, trailer.key) is not None
 
 
-def _require(node: Node, trailer: Trailer) -> None:
-    """Raise ``CommandError`` unless all nodes know what is in ``trailer``."""
+def _require(node: Node, client: Client, trailer: Trailer) -> None:
+    """Raise ``CommandError`` unless all nodes know what is in ``trailer``, and the client may add to
+    the queue to which a dead letter would be sent back."""
     require_extensions(node)
+    if trailer.letter is not None and not client.user.may_add(trailer.letter.queue):
+        raise CommandError(NO_QUEUE)
     peers = node.peers
     if trailer.key_state and not all(peers.replaces_jobs(id) for id in peers.everyone()):
         raise CommandError(

@@ -100,7 +100,7 @@ class FewCopies:
     # ---- which -----------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Find out anew which nodes are there, before a look at some jobs."""
+        """Find out again which nodes are there, before a look at some jobs."""
         self._left.clear()
         self._here.clear()
 

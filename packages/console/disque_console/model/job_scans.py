@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Final
+from typing import Any, Final
 
 from disque_console.model.job_lists import BY_STAGE, JobList
 from disque_console.model.jobs import WITH_WORKER
@@ -53,7 +53,7 @@ class JobFilter:
     @classmethod
     def read(cls, query: Callable[[str], Sequence[str]]) -> "JobFilter":
         """Read a filter from ``query``, which returns the values of a name, in order."""
-        words = {}
+        words: dict[str, Any] = {}
         for name in _WORDS:
             value = next(iter(query(name)), "")
             words[name] = value if name in _AS_THEY_ARE else value.strip()

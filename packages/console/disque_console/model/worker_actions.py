@@ -36,8 +36,8 @@ WORKER_ACTIONS: Final = (
     Action(
         "worker-stop", "Stop…", Role.OPERATOR, _stop(), _stopped("is asked to stop"),
         lambda form: f"Stop the worker {shown(form.name('who'))}, with all its processes? They "
-        f"take no more jobs, finish what they have (this one {_running(form)}) within their grace, and "
-        "end. Whatever supervises them may start them again.",
+        f"take no more jobs, finish what they have (this one {_running(form)}) within their grace, "
+        "and end. Whatever supervises them may start them again.",
         danger=True,
     ),
     Action(

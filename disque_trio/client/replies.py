@@ -13,7 +13,7 @@ from disque_trio.respclient.connection import Reply
 from disque_trio.respclient.errors import DisqueError
 from disque_trio.respclient.values import elements, integer, pairs, text, unexpected
 
-Record: TypeAlias = dict[str, int | str | bytes | list[str] | None]
+Record: TypeAlias = dict[str, int | str | bytes | list[str] | list[int] | None]
 """The fields of SHOW or QSTAT by name; only ``body`` is bytes."""
 
 
@@ -76,7 +76,7 @@ def record(reply: Reply) -> Record | None:
     fields: Record = {}
     for name, value in pairs(reply):
         if isinstance(value, list):
-            fields[name] = [text(element) for element in value]
+            fields[name] = _elements(value)
         elif isinstance(value, bytes):
             fields[name] = value if name == "body" else text(value)
         elif value is None or isinstance(value, int):
@@ -84,6 +84,13 @@ def record(reply: Reply) -> Record | None:
         else:
             unexpected(value)
     return fields
+
+
+def _elements(values: list[Reply]) -> list[str] | list[int]:
+    """Decode an array of texts or of numbers."""
+    if values and isinstance(values[0], int):
+        return [integer(value) for value in values]
+    return [text(value) for value in values]
 
 
 def ids(answers: Iterable[Reply]) -> list[str]:

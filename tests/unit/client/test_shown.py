@@ -64,3 +64,15 @@ def _as_read(value: object) -> object:
     if isinstance(value, bytes):
         return value.decode()
     return tuple(map(_as_read, value)) if isinstance(value, list) else value
+
+
+def test_clients_read_all_fields_of_qstat_with_lists_of_names_and_of_numbers() -> None:
+    bench = Bench()
+    bench("ADDJOB", "q", "body", 0)
+    reply = bench("QSTAT", "q")
+    assert isinstance(reply, list)
+    fields = record(reply)
+    assert fields is not None
+    assert list(fields) == [name.decode() for name in reply[::2]]
+    assert fields["wait-recent"] == reply[reply.index(b"wait-recent") + 1]
+    assert fields["import-from"] == []

@@ -70,6 +70,12 @@ class Core:
         except BadJob:
             return None
 
+    def queues_apart(self) -> set[str]:
+        """Return the queues all of whose tasks run in processes of their own."""
+        tasks = self.tasks.values()
+        here = {task.queue for task in tasks if not task.process}
+        return {task.queue for task in tasks if task.process} - here
+
     def serializer_of(self, definition: Definition, headers: Mapping[str, str]) -> Serializer:
         """Return the serializer for a job's arguments and its result. Raises BadJob."""
         if CONTENT_TYPE in headers:

@@ -32,8 +32,8 @@ from disque_trio.worker.apart import Apart
 from disque_trio.worker.link import MappedPage, SocketEnd, inherited, line, read_line
 from disque_trio.worker.options import Options
 from disque_trio.worker.reaping import memory_of
-from disque_trio.worker.round_robin import QueueWeight, RoundRobin
-from disque_trio.worker.slots import Slots, loops_of
+from disque_trio.worker.round_robin import QueueWeight
+from disque_trio.worker.slots import Slots, lanes_of, orders_of
 from disque_trio.worker.tally import Tally, Waits
 from disque_trio.worker.target import AppError, files, load
 
@@ -180,11 +180,16 @@ class Child:
             apart=apart,
         )
         self._serving = True
-        round_robin = RoundRobin(queues, strict=options.strict)
+        orders = orders_of(
+            queues,
+            options.concurrency,
+            app.core.queues_apart(),
+            options.cpu_processes,
+            strict=options.strict,
+        )
         slots = Slots(
-            loops_of(client, round_robin, options.concurrency, by_pattern=bool(options.patterns)),
+            lanes_of(client, orders, by_pattern=bool(options.patterns)),
             runner,
-            round_robin,
             tally=self._tally,
             waits=self._waits,
             page=self._page,
@@ -376,6 +381,12 @@ class Child:
             self._log.warning("the app alone uses more than --max-memory", used=used, limit=limit)
         return self._tasks > 0
 
+    def _busy(self, slots: Slots) -> int:
+        """How many slots are busy, or of no use: once all processes for tasks that run there alone
+        have one, no slot takes another."""
+        full = slots.apart >= self._options.cpu_processes
+        return self._options.concurrency if full else len(slots.in_hand)
+
     async def _tell(
         self,
         slots: Slots,
@@ -392,6 +403,7 @@ class Child:
             "beat",
             tally=self._tally.take(),
             in_hand=len(slots.in_hand),
+            busy=self._busy(slots),
             memory=used,
             connected=connected,
             lengths=lengths or {},

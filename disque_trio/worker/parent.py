@@ -49,7 +49,7 @@ class Process:
     """A worker process, as the parent sees it.
 
     Attributes:
-        in_hand, memory, connected, lengths, oldest, cpu: as it last reported.
+        in_hand, busy, memory, connected, lengths, oldest, cpu: as it last reported.
         most_memory: the most that it used; None: it has not ended, or that is not known.
         gone: set when it has ended.
         lease: keeps its jobs while it does not answer.
@@ -63,6 +63,7 @@ class Process:
         self.link = link
         self.page = page
         self.in_hand = 0
+        self.busy = 0
         self.memory = 0
         self.connected = False
         self.lengths: dict[str, int] = {}
@@ -330,6 +331,7 @@ class Parent:
             case "beat":
                 self._tally.merge(message["tally"])
                 process.in_hand = message["in_hand"]
+                process.busy = message["busy"]
                 process.memory = message["memory"] or 0
                 process.connected = message["connected"]
                 process.lengths = message["lengths"]
@@ -456,7 +458,9 @@ class Parent:
         load = Load(
             oldest=view.oldest or 0.0,
             slots=view.slots,
-            busy=sum(one.in_hand for one in view.processes if one.state is State.SERVING),
+            busy=sum(
+                one.busy for one in self._processes.values() if one.member.state is State.SERVING
+            ),
             starting=view.count(State.STARTING) > 0,
             ending=view.count(State.RETIRING) > 0,
             memory=view.memory,

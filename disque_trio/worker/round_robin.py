@@ -40,18 +40,26 @@ class RoundRobin:
     Args:
         queues: the queues, at least one.
         strict: whether there is only one order, that of ``queues``.
+        then: queues that each order has after these.
 
     Attributes:
         orders: names of queues: the one to ask first, then the others by weight.
     """
 
-    def __init__(self, queues: Sequence[QueueWeight], *, strict: bool = False) -> None:
+    def __init__(
+        self,
+        queues: Sequence[QueueWeight],
+        *,
+        strict: bool = False,
+        then: Sequence[QueueWeight] = (),
+    ) -> None:
         # Queues of equal weight are asked first in turn, so that none waits forever.
         by_weight = sorted(queues, key=lambda queue: -queue.weight)
         firsts = queues[:1] if strict else queues
         rest = queues if strict else by_weight
+        last = [queue.name for queue in then]
         self.orders = [
-            (first.name, *(other.name for other in rest if other.name != first.name))
+            (first.name, *(other.name for other in rest if other.name != first.name), *last)
             for first in firsts
         ]
         self._weights = [queue.weight for queue in firsts]

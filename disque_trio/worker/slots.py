@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
+from typing import NamedTuple
 
 import trio
 
@@ -15,23 +16,55 @@ from disque_trio.tasks.messages import describe
 from disque_trio.tasks.running import Outcome, Runner
 from disque_trio.worker.ledger import APART, RUNNING, TAKEN
 from disque_trio.worker.link import MappedPage
-from disque_trio.worker.round_robin import RoundRobin
+from disque_trio.worker.round_robin import QueueWeight, RoundRobin
 from disque_trio.worker.tally import Tally, Waits
 
 _PAUSE = 1.0  # s until a slot that cannot take a job tries again
 
 
-def loops_of(
-    client: Client, round_robin: RoundRobin, count: int, *, by_pattern: bool = False
-) -> list[tuple[Jobs, ...]]:
-    """Return the loops of ``count`` slots, each with one for each order of ``round_robin``.
-    ``by_pattern``: these may be patterns."""
+class Lane(NamedTuple):
+    """What a slot takes jobs from: a loop for each order of ``round_robin``, which decides which
+    one is next."""
+
+    loops: Sequence[Jobs]
+    round_robin: RoundRobin
+
+
+def orders_of(
+    queues: Sequence[QueueWeight], count: int, apart: Set[str], places: int, *, strict: bool
+) -> list[tuple[int, RoundRobin]]:
+    """Return how many of ``count`` slots serve queues in which order.
+
+    Args:
+        queues: those that all of them together serve.
+        apart: those that have nothing but tasks which run in other processes. places: how many of
+            these run at a time; a slot with one more would only wait.
+        strict: see ``RoundRobin``.
+    """
+    elsewhere = [queue for queue in queues if queue.name in apart]
+    here = [queue for queue in queues if queue.name not in apart]
+    if not elsewhere or count <= places:
+        return [(count, RoundRobin(queues, strict=strict))]
+    found = [(places, RoundRobin(elsewhere, strict=strict, then=here))]
+    if here:
+        found.append((count - places, RoundRobin(here, strict=strict)))
+    return found
+
+
+def lanes_of(
+    client: Client, orders: Sequence[tuple[int, RoundRobin]], *, by_pattern: bool = False
+) -> list[Lane]:
+    """Return the lanes of slots; see ``orders_of``. ``by_pattern``: names of queues may be
+    patterns."""
     pattern: Pattern = "nodead" if by_pattern else False
-    orders = [
-        client.loops(*order, count=count, withheaders=True, pattern=pattern, calm=True)
-        for order in round_robin.orders
-    ]
-    return list(zip(*orders, strict=True))
+    lanes = []
+    for count, round_robin in orders:
+        loops = [
+            client.loops(*order, count=count, withheaders=True, pattern=pattern, calm=True)
+            for order in round_robin.orders
+        ]
+        lanes += [Lane(own, round_robin) for own in zip(*loops, strict=True)]
+    return lanes
 
 
 class Slots:
@@ -40,9 +73,8 @@ class Slots:
     A slot gives credit for one job at a time, when it is free. So no job waits in this process.
 
     Args:
-        loops: provide the jobs of each slot; see ``loops_of``.
+        lanes: provide the jobs of each slot.
         runner: runs them.
-        round_robin: decides which queue to ask first.
         tally: counts what becomes of the jobs.
         waits: counts how long slots wait for jobs.
         page: gets the jobs, and the deadline of the first task that has one.
@@ -51,14 +83,14 @@ class Slots:
 
     Attributes:
         in_hand: the jobs whose tasks are running, with the scopes that cancel them.
+        apart: how many of these run in other processes, or wait for one (``process=True``).
         refusal: why no more jobs are taken, if the user may not take any; else None.
     """
 
     def __init__(
         self,
-        loops: Sequence[Sequence[Jobs]],
+        lanes: Sequence[Lane],
         runner: Runner,
-        round_robin: RoundRobin,
         *,
         tally: Tally,
         waits: Waits,
@@ -68,9 +100,9 @@ class Slots:
         log: Log,
     ) -> None:
         self.in_hand: dict[HeldJob, trio.CancelScope] = {}
+        self.apart: int = 0
         self.refusal: NoPermError | None = None
         self._runner = runner
-        self._round_robin = round_robin
         self._tally = tally
         self._waits = waits
         self._page = page
@@ -82,22 +114,22 @@ class Slots:
         self._last = math.inf  # when jobs must have been handed back
         self._stopped = False
         self._told = ""  # the last error with which no job could be taken
-        self._loops = loops
+        self._lanes = lanes
 
     async def run(self) -> None:
         """Run jobs until ``stop`` is called or jobs are refused, and all running tasks have
         ended."""
         async with trio.open_nursery() as nursery:
-            for loops in self._loops:
-                nursery.start_soon(self._serve, loops)
+            for lane in self._lanes:
+                nursery.start_soon(self._serve, lane)
 
     async def stop(self) -> None:
         """Take no more jobs."""
         self._stopped = True
         # All at once: a slot whose connection another one has given up would open a new one.
         async with trio.open_nursery() as nursery:
-            for loops in self._loops:
-                for loop in loops:
+            for lane in self._lanes:
+                for loop in lane.loops:
                     nursery.start_soon(loop.stop)
 
     def hand_back(self, within: float) -> None:
@@ -113,8 +145,9 @@ class Slots:
         for scope in self.in_hand.values():
             scope.cancel()
 
-    async def _serve(self, loops: Sequence[Jobs]) -> None:
-        order = self._round_robin.next()
+    async def _serve(self, lane: Lane) -> None:
+        loops, round_robin = lane
+        order = round_robin.next()
         while not self._stopped:
             self._waits.begin(time.monotonic())
             try:
@@ -136,7 +169,7 @@ class Slots:
                 self._waits.end(time.monotonic())
             self._told = ""
             self._tally.last_job = time.time()
-            following = self._round_robin.next()
+            following = round_robin.next()
             job.goes_on = following == order
             await self._work(job)
             order = following
@@ -150,6 +183,7 @@ class Slots:
             self.in_hand[job] = scope
             definition = self._definition(job)
             apart = definition is not None and definition.process
+            self.apart += apart
             limit = math.inf
             if definition is not None and not apart:  # those are limited one by one
                 limit = self._limit(job, definition.timeout)
@@ -164,6 +198,7 @@ class Slots:
                 broken = describe(error)
                 self._log.warning("a job broke its worker", job=job.id, exc_info=True)
         self._let_go(job)
+        self.apart -= apart
         if outcome is not None:
             self._tally.add(outcome.task, job.queue, outcome.kind, outcome.seconds)
             self._report(job, outcome)

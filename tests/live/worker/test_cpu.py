@@ -39,6 +39,24 @@ def test_tasks_run_beside_each_other_in_processes_with_progress_and_results(
     wait_until(lambda: not any(map(lives, pids)))
 
 
+def test_tasks_for_which_there_is_no_process_wait_in_their_queue_and_not_in_slots(
+    rig: Rig, app: Disque
+) -> None:
+    rig.change('name="compute", queue="mail"', 'name="compute", queue="cpu"')
+    ids = rig.add_all("compute", [["a"]] * 6, queue="cpu")
+    worker = rig.start("--concurrency", "3", "--cpu-processes", "1")
+    rig.noted("begun")
+    rig.add_all("sms", [[n] for n in range(20)], queue="sms")
+    rig.noted("sms", count=20)
+    with rig.client() as client:
+        assert client.qlen("cpu") == 5
+    assert len(rig.notes("begun")) == worker.status()["in_hand"] == 1
+    rig.open("a")
+    for id in ids:
+        assert app.handle(id).get(HANG_SECONDS) == ["a", False]
+    assert worker.stop() == 0
+
+
 def test_a_task_beyond_its_time_limit_ends_with_its_process_while_others_go_on(
     rig: Rig, app: Disque
 ) -> None:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 
 from disque_trio.form import form
 from disque_trio.metrics.formats import Formats
-from disque_trio.metrics.scrapes import SLICE, Collection, write_page
+from disque_trio.metrics.scrapes import SLICE, Body, Collection, write_page
 from disque_trio.metrics.sheet import Sheet
 from disque_trio.node.core.jobs.counts import JobCounts
 from disque_trio.node.metrics import JobFigures
@@ -89,14 +89,13 @@ def _measure(plan: Plan) -> list[Part]:
     for _ in range(2):  # the first has nothing to forget
         sheet = Sheet()
         parts.append(_in_slices("collecting", figures.collect(sheet), []))
-    collection = Collection(sheet, 0, 0)
+    collection = Collection(sheet, 0, 0, 0)
     for accept, zipped in (("", False), (OPENMETRICS, False), ("", True)):
-        page: list[bytes] = []
-        steps = write_page(sheet, formats.of(accept), zipped, page.append)
-        collection.pages[accept, zipped] = page
+        body = collection.bodies[accept, zipped] = Body(zipped)
+        steps = write_page(sheet, formats.of(accept), body.add)
         what = f"{'OpenMetrics' if accept else 'text'}{', compressed' if zipped else ''}"
-        parts.append(_in_slices(what, steps, page))
-    del page, sheet
+        parts.append(_in_slices(what, steps, body.chunks))
+    del body, sheet
     parts.append(_in_slices("forgetting it", collection.free(), []))
     return parts[1:]
 

@@ -39,6 +39,7 @@ class Gathering(Scrapes):
         self._others = others
 
     async def _collect(self) -> Collection:
+        began = trio.current_time()
         found: dict[int, list[Family]] = {}
         async with trio.open_nursery() as nursery:
             for number, name in self._others.items():
@@ -60,7 +61,8 @@ class Gathering(Scrapes):
         )
         for number in sorted({self._number, *self._others}):
             up.add(int(number in found), label(number))
-        return Collection(sheet, 0.0, trio.current_time())  # each process has counted its own cost
+        # Each process has counted its own cost.
+        return Collection(sheet, 0.0, began, trio.current_time())
 
     async def _ask(self, number: int, name: bytes, found: dict[int, list[Family]]) -> None:
         """Ask the process that listens at ``name``, and put what it tells into ``found``."""

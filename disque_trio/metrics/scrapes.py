@@ -2,12 +2,16 @@
 
 All of this is done in slices, between which other tasks run. Scrapes that arrive during one get the
 same page, and expensive work is not repeated immediately.
+
+What takes long to collect is collected in the background: a scrape gets the last of it that is
+complete, and before there is one, a page without it.
 """
 
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
+from struct import pack
 
 import trio
 
@@ -18,7 +22,11 @@ from disque_trio.metrics.web import Reply, Request
 SLICE = 0.0003  # s
 _LONG = 0.05  # s; work that takes longer than this
 _REST = 5  # is not repeated before this multiple of its time has passed
-_GZIP = 31  # of zlib's window: with the head of gzip
+_PATIENCE = 1.0  # s that a scrape waits for what is collected in the background
+_KEPT = 60.0  # s after which that is collected again although nobody asked, or longer ...
+_KEPT_TIMES = 20  # ... if this multiple of its time is
+_AGAIN = 5.0  # s after a failure
+GZIP_HEAD = b"\x1f\x8b\x08\0\0\0\0\0\x04\xff"
 
 
 async def in_slices(steps: Iterator[None], slice_seconds: float = SLICE) -> float:
@@ -34,26 +42,61 @@ async def in_slices(steps: Iterator[None], slice_seconds: float = SLICE) -> floa
     return spent + time.thread_time() - began
 
 
+class Body:
+    """A part of a page. Parts that are compressed can follow each other in one stream.
+
+    Attributes:
+        chunks: its bytes.
+        before: the part of the page that it follows.
+        checksum, size: of all bytes of the page up to its end, before they are compressed.
+    """
+
+    def __init__(self, compressed: bool, before: "Body | None" = None) -> None:
+        self.chunks: list[bytes] = []
+        self.before = before
+        self.checksum: int = 0 if before is None else before.checksum
+        self.size: int = 0 if before is None else before.size
+        self._zipper = zlib.compressobj(1, zlib.DEFLATED, -zlib.MAX_WBITS) if compressed else None
+
+    def add(self, chunk: bytes) -> None:
+        """Add ``chunk``."""
+        if self._zipper is not None:
+            self.checksum = zlib.crc32(chunk, self.checksum)
+            self.size += len(chunk)
+            chunk = self._zipper.compress(chunk)
+        if chunk:
+            self.chunks.append(chunk)
+
+    def end(self, last: bool) -> None:
+        """End it. ``last``: it ends the page."""
+        if self._zipper is not None:
+            self.chunks.append(self._zipper.flush(zlib.Z_FINISH if last else zlib.Z_FULL_FLUSH))
+            self._zipper = None
+            if last:
+                self.chunks.append(pack("<II", self.checksum, self.size & 0xFFFFFFFF))
+
+
 class Collection:
     """A sheet, and the pages that were made of it.
 
     Attributes:
         cost: the CPU time it took, in seconds.
-        ended: when it was complete, in seconds.
-        pages: pages by format and whether they are compressed.
+        began, ended: when it was begun, and complete, in seconds.
+        bodies: by format and whether they are compressed.
     """
 
-    def __init__(self, sheet: Sheet, cost: float, ended: float) -> None:
+    def __init__(self, sheet: Sheet, cost: float, began: float, ended: float) -> None:
         self.sheet = sheet
         self.cost = cost
+        self.began = began
         self.ended = ended
-        self.pages: dict[tuple[str, bool], list[bytes]] = {}
+        self.bodies: dict[tuple[str, bool], Body] = {}
 
     def free(self) -> Iterator[None]:
         """Free the memory bit by bit, since freeing many megabytes takes 10 ms."""
-        for page in self.pages.values():
-            while page:
-                page.pop()
+        for body in self.bodies.values():
+            while body.chunks:
+                body.chunks.pop()
                 yield
         for family in self.sheet.families:
             blocks = family.blocks()
@@ -69,18 +112,79 @@ class Scrapes:
         prefix: the prefix of its own metrics' names.
         sources: provide the metrics.
         common: labels of all samples.
+        slow: provide those that take long, which ``keep`` collects in the background.
+        failed: is told of an error there.
     """
 
-    def __init__(self, prefix: str, sources: Sequence[Source], common: str = "") -> None:
+    def __init__(
+        self,
+        prefix: str,
+        sources: Sequence[Source],
+        common: str = "",
+        slow: Sequence[Source] = (),
+        failed: Callable[[Exception], None] | None = None,
+    ) -> None:
         self._prefix = prefix
         self._sources = sources
+        self._slow = slow
         self._common = common
+        self._failed = failed
         self._formats = Formats()
         self._process = SystemMetrics()
         self._lock = trio.Lock()
         self._last: Collection | None = None
+        self._kept: Collection | None = None
+        self._wanted = trio.Event()
+        self._made = trio.Event()
         self._count = 0
         self._cost = 0.0
+
+    # ---- in the background ----------------------------------------------------------------------
+
+    async def keep(self) -> None:
+        """Collect what takes long, now and again, until cancelled."""
+        while self._slow:
+            self._wanted = trio.Event()
+            try:
+                new = await self._collect_slow()
+            except Exception as problem:  # the server has to go on
+                if self._failed is not None:
+                    self._failed(problem)
+                await trio.sleep(_AGAIN)
+                continue
+            async with self._lock:  # no page is being made of the last one
+                last, self._kept = self._kept, new
+            self._made.set()
+            self._made = trio.Event()
+            if last is not None:
+                self._cost += await in_slices(last.free())
+            if new.cost > _LONG:
+                await trio.sleep(_REST * new.cost)
+            with trio.move_on_after(max(_KEPT, _KEPT_TIMES * new.cost)):
+                await self._wanted.wait()
+
+    async def _collect_slow(self) -> Collection:
+        began = trio.current_time()
+        sheet = Sheet(self._common)
+        cost = 0.0
+        for source in self._slow:
+            cost += await in_slices(source.collect(sheet))
+        self._cost += cost
+        return Collection(sheet, cost, began, trio.current_time())
+
+    async def _ask_for_slow(self) -> None:
+        """Have what takes long collected again, and wait a little if it does not take so long, or
+        there is none yet."""
+        arrived = trio.current_time()
+        self._wanted.set()
+        kept = self._kept
+        if not self._slow or (kept is not None and kept.cost > _LONG):
+            return
+        with trio.move_on_after(_PATIENCE):
+            while self._kept is None or self._kept.began < arrived:
+                await self._made.wait()
+
+    # ---- scrapes --------------------------------------------------------------------------------
 
     async def page(self, request: Request) -> Reply:
         """Return the page with all metrics."""
@@ -88,22 +192,40 @@ class Scrapes:
         compressed = "gzip" in request.headers.get("accept-encoding", "").lower()
         self._count += 1
         arrived = trio.current_time()
+        await self._ask_for_slow()
         async with self._lock:
             last = await self._collection(arrived)
-            page = last.pages.get((form.content_type, compressed))
-            if page is None:
-                page = []
-                self._cost += await in_slices(write_page(last.sheet, form, compressed, page.append))
-                last.pages[form.content_type, compressed] = page
+            before: Body | None = None
+            if self._kept is not None:
+                before = await self._body(self._kept, form, compressed, None)
+            body = await self._body(last, form, compressed, before)
+            chunks = [GZIP_HEAD] if compressed else []
+            chunks += [] if before is None else before.chunks
+            chunks += body.chunks
         encoding = "gzip" if compressed else ""
-        return Reply(HTTPStatus.OK, page, form.content_type, encoding)
+        return Reply(HTTPStatus.OK, chunks, form.content_type, encoding)
+
+    async def _body(
+        self, part: Collection, form: Format, compressed: bool, before: Body | None
+    ) -> Body:
+        """The body of ``part``, whose page ends with it unless it is what takes long."""
+        body = part.bodies.get((form.content_type, compressed))
+        if body is None or body.before is not before:
+            last = part is not self._kept
+            body = Body(compressed, before)
+            self._cost += await in_slices(write_page(part.sheet, form, body.add, last))
+            body.end(last)
+            part.bodies[form.content_type, compressed] = body
+        return body
 
     async def families(self) -> list[Family]:
         """The metrics, for somebody who adds others."""
         self._count += 1
         arrived = trio.current_time()
+        await self._ask_for_slow()
         async with self._lock:
-            found = (await self._collection(arrived)).sheet.families
+            found = [] if self._kept is None else self._kept.sheet.families
+            found = found + (await self._collection(arrived)).sheet.families
             copies = [Family(family.name, family.kind, family.text) for family in found]
             for copy, family in zip(copies, found, strict=True):
                 copy.add_blocks(family.blocks())
@@ -124,6 +246,7 @@ class Scrapes:
         return last
 
     async def _collect(self) -> Collection:
+        began = trio.current_time()
         sheet = Sheet(self._common)
         cost = 0.0
         for source in self._sources:
@@ -134,8 +257,14 @@ class Scrapes:
         sheet.counter(
             f"{prefix}_metrics_cpu_seconds_total", "Total CPU time spent on scrapes.", self._cost
         )
+        if self._kept is not None:
+            sheet.gauge(
+                f"{prefix}_metrics_page_age_seconds",
+                "Time since the figures of jobs and queues on this page were collected.",
+                began - self._kept.ended,
+            )
         add_metrics(sheet, await trio.to_thread.run_sync(self._process.read))
-        return Collection(sheet, cost, trio.current_time())
+        return Collection(sheet, cost, began, trio.current_time())
 
 
 def _serves(last: Collection, arrived: float) -> bool:
@@ -144,30 +273,26 @@ def _serves(last: Collection, arrived: float) -> bool:
 
 
 def write_page(
-    sheet: Sheet, form: Format, compressed: bool, send: Callable[[bytes], None]
+    sheet: Sheet, form: Format, send: Callable[[bytes], None], last: bool = True
 ) -> Iterator[None]:
-    """Make a page of ``sheet``, passing it to ``send`` in chunks."""
-    zipper = zlib.compressobj(1, zlib.DEFLATED, _GZIP) if compressed else None
+    """Make a page of ``sheet``, or the part of one if it is not the ``last``, passing it to
+    ``send`` in chunks."""
     waiting: list[bytes] = []
     size = 0
     for piece in _pieces(sheet, form):
         waiting.append(piece)
         size += len(piece)
         if size >= BLOCK:
-            chunk = b"".join(waiting)
-            if zipper is not None:
-                chunk = zipper.compress(chunk)
-            if chunk:
-                send(chunk)
+            send(b"".join(waiting))
             waiting.clear()
             size = 0
         yield
-    chunk = b"".join(waiting)
-    send(chunk if zipper is None else zipper.compress(chunk) + zipper.flush())
+    if last:
+        waiting.append(form.end)
+    send(b"".join(waiting))
 
 
 def _pieces(sheet: Sheet, form: Format) -> Iterator[bytes]:
     for family in sheet.families:
         yield form.head(family)
         yield from family.blocks()
-    yield form.end

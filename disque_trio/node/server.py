@@ -226,7 +226,7 @@ class Server(Product):
             jobs = JobFigures(self.node, counts)
             paging = PagingFigures(self.node.paging.pages, self.page_files.space)
             self._metrics.measure(
-                "disque", self.engine, persistence, disk, [jobs, paging, about], self._watched
+                "disque", self.engine, persistence, disk, [paging, about], self._watched, [jobs]
             )
         try:
             self.daemon = Daemon(

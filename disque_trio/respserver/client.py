@@ -86,7 +86,7 @@ class Client:
         counted: of the user whose connections it counts among; None: of none.
         name: from CLIENT SETNAME.
         label: its name in the event log; empty: not known yet, as after a change of its name.
-        origin: its name, or else its address without the port; empty: as for ``label``.
+        origin: its user and its name or address, as the node tells them apart; empty: not known.
         lib_name, lib_ver: from CLIENT SETINFO.
         reply_mode: REPLY_ON, REPLY_OFF, REPLY_SKIP (this command has no reply) or REPLY_SKIP_NEXT.
         monitor: whether it gets a line for every command.
@@ -185,6 +185,7 @@ class Client:
         """Make it ``user`` from now on."""
         self.leave()
         self.user = user
+        self.origin = b""
         self.authenticated = authenticated
         self.unrestricted = authenticated and user.unrestricted
         budget = user.budget

@@ -98,6 +98,7 @@ class Metrics:
         self._place: MetricsPlace | None = None
         self._prefix = ""
         self._sources: list[Source] = []
+        self._slow: Sequence[Source] = ()
         self._engine: Engine | None = None
 
     @staticmethod
@@ -113,12 +114,15 @@ class Metrics:
         disk: TimedDisk,
         figures: Sequence[Source],
         watched: Callable[[], Watched],
+        slow: Sequence[Source],
     ) -> None:
         """Measure ``engine``; the names of its figures begin with ``prefix``. ``figures``: those
-        that not all servers have. ``watched``: returns what knows how the server is."""
+        that not all servers have. ``watched``: returns what knows how the server is. ``slow``:
+        figures that may take long."""
         engine.node.durations.count()
         self._engine = engine
         self._prefix = prefix
+        self._slow = slow
         health = AlarmFigures(prefix, watched)
         self._sources = [health, ServerFigures(prefix, engine, persistence, disk), *figures]
 
@@ -148,9 +152,10 @@ class Metrics:
         assert self._engine is not None
         place = self._place
         common = label(place.number) if place is not None else ""
-        scrapes = own = Scrapes(self._prefix, self._sources, common)
+        scrapes = own = Scrapes(self._prefix, self._sources, common, self._slow, self._failed)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_measure_lag, self._engine)
+            nursery.start_soon(own.keep)
             if place is not None:
                 others = {n: place.name(n) for n in range(place.count) if n != place.number}
                 scrapes = Gathering(self._prefix, own, place.number, others)

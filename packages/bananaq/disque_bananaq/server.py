@@ -138,7 +138,9 @@ class Server(Product):
             others_wait=OTHERS_WAIT if self._remote is None else 0,
         )
         if self._metrics is not None and disk is not None:
-            self._metrics.measure("bananaq", engine, persistence, disk, [figures], self._watched)
+            self._metrics.measure(
+                "bananaq", engine, persistence, disk, [], self._watched, [figures]
+            )
         self.daemon = Daemon(
             self,
             engine,

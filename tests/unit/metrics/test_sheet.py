@@ -14,17 +14,18 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from disque_trio.histogram import MS, NS, STEP_TIMES, Histogram
 from disque_trio.metrics.formats import Format, Formats, SystemMetrics, add_metrics
-from disque_trio.metrics.scrapes import write_page
+from disque_trio.metrics.scrapes import GZIP_HEAD, Body, write_page
 from disque_trio.metrics.sheet import BLOCK, Sheet, number, pairs, raw, read_raw
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 def page(sheet: Sheet, form: Format, zipped: bool = False) -> bytes:
-    chunks: list[bytes] = []
-    for _ in write_page(sheet, form, zipped, chunks.append):
+    body = Body(zipped)
+    for _ in write_page(sheet, form, body.add):
         pass
-    return b"".join(chunks)
+    body.end(True)
+    return b"".join(([GZIP_HEAD] if zipped else []) + body.chunks)
 
 
 def example() -> Sheet:

@@ -23,7 +23,7 @@ Found = dict[str, dict[tuple[str, ...], float]]
 
 def parse(sheet: Sheet) -> list[Metric]:
     chunks: list[bytes] = []
-    for _ in write_page(sheet, Formats().of(""), False, chunks.append):
+    for _ in write_page(sheet, Formats().of(""), chunks.append):
         pass
     return list(text_string_to_metric_families(b"".join(chunks).decode()))
 

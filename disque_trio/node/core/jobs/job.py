@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from disque_trio.native import mypyc_attr
 from disque_trio.protocol.serialjob import SerialJob
-from disque_trio.respserver.acl.user import User
 
 if TYPE_CHECKING:
     from mypy_extensions import i16, i32, i64, u8
@@ -108,19 +107,17 @@ class Adder:
 
     Attributes:
         user: the name of its user. origin: the name of the connection, or else its address.
+        token: both, the very object that such clients have as ``origin``.
         added: how many jobs it added.
-        id, name, account: of the client that added the last one.
     """
 
-    __slots__ = ("account", "added", "id", "name", "origin", "user")
+    __slots__ = ("added", "origin", "token", "user")
 
-    def __init__(self, user: bytes, origin: bytes) -> None:
+    def __init__(self, user: bytes, origin: bytes, token: bytes) -> None:
         self.user = user
         self.origin = origin
+        self.token = token
         self.added = 0
-        self.id = 0
-        self.name = b""
-        self.account: User | None = None
 
 
 @mypyc_attr(acyclic=True)

@@ -19,14 +19,14 @@ class QueueAdders:
     """Who added jobs to one queue.
 
     Attributes:
-        known: by user and origin.
+        known: by token.
         dropped: how many of whom nothing is known any more. dropped_jobs: how many jobs they added.
     """
 
     __slots__ = ("dropped", "dropped_jobs", "known")
 
     def __init__(self) -> None:
-        self.known: dict[tuple[bytes, bytes], Adder] = {}
+        self.known: dict[bytes, Adder] = {}
         self.dropped = 0
         self.dropped_jobs = 0
 
@@ -44,21 +44,18 @@ class Adders:
 
     def of(self, adders: QueueAdders, client: Client) -> Adder | None:
         """Who ``client`` is among those that add to a queue; None: too many are known."""
-        if not client.origin:
-            client.origin = self._origin(client)
-        key = (client.user.name, client.origin)
-        found = adders.known.get(key)
+        # At least two bytes: shorter ones are one object, whoever has them.
+        token = client.origin or b"%b\0%b" % (client.user.name, self._origin(client))
+        found = adders.known.get(token)
         if found is None:
             if self.count >= MOST_OF_NODE:
                 adders.dropped_jobs += 1
                 return None
             if len(adders.known) >= 2 * MOST:
                 self._drop_most(adders)
-            found = adders.known[key] = Adder(*key)
+            found = adders.known[token] = Adder(client.user.name, self._origin(client), token)
             self.count += 1
-        found.id = client.id
-        found.name = client.name
-        found.account = client.user
+        client.origin = found.token
         return found
 
     def _origin(self, client: Client) -> bytes:
@@ -86,5 +83,5 @@ class Adders:
             self.count -= len(adders.known)
 
 
-def _added(entry: tuple[tuple[bytes, bytes], Adder]) -> int:
+def _added(entry: tuple[bytes, Adder]) -> int:
     return entry[1].added

@@ -130,12 +130,7 @@ class Queues:
         if client is None:
             return
         adder = traffic.adder
-        if (
-            adder is None
-            or adder.id != client.id
-            or adder.name is not client.name
-            or adder.account is not client.user
-        ):
+        if adder is None or adder.token is not client.origin:
             adders = traffic.adders
             if adders is None:
                 adders = traffic.adders = QueueAdders()

@@ -48,7 +48,7 @@ def test_no_group_appears_twice_whatever_happens_meanwhile(seed: int) -> None:
             if rng.random() < 0.3:
                 something()
         chunks: list[bytes] = []
-        for _ in write_page(sheet, Formats().of(""), False, chunks.append):
+        for _ in write_page(sheet, Formats().of(""), chunks.append):
             pass
         for family in text_string_to_metric_families(b"".join(chunks).decode()):
             keys = Counter((sample.name, *sample.labels.items()) for sample in family.samples)

@@ -58,6 +58,10 @@ class Formats:
         self._plain = Format(CONTENT_TYPE_LATEST, generate_latest)
         self._known = {CONTENT_TYPE_LATEST: self._plain}
 
+    def named(self, content_type: str) -> Format:
+        """Return the format with this content type, which ``of`` has returned before."""
+        return self._known[content_type]
+
     def of(self, accept: str) -> Format:
         """Return the format that suits an Accept header best."""
         try:

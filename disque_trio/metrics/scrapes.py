@@ -152,8 +152,13 @@ class Scrapes:
                     self._failed(problem)
                 await trio.sleep(_AGAIN)
                 continue
+            last = self._kept
+            if last is not None and new.cost > _LONG:
+                for content_type, compressed in list(last.bodies):  # they will be asked for again
+                    form = self._formats.named(content_type)
+                    await self._write(new, form, compressed, None, False)
             async with self._lock:  # no page is being made of the last one
-                last, self._kept = self._kept, new
+                self._kept = new
             self._made.set()
             self._made = trio.Event()
             if last is not None:
@@ -208,14 +213,20 @@ class Scrapes:
     async def _body(
         self, part: Collection, form: Format, compressed: bool, before: Body | None
     ) -> Body:
-        """The body of ``part``, whose page ends with it unless it is what takes long."""
+        """The body of ``part``, with which the page ends unless it is what takes long."""
         body = part.bodies.get((form.content_type, compressed))
         if body is None or body.before is not before:
-            last = part is not self._kept
-            body = Body(compressed, before)
-            self._cost += await in_slices(write_page(part.sheet, form, body.add, last))
-            body.end(last)
-            part.bodies[form.content_type, compressed] = body
+            body = await self._write(part, form, compressed, before, part is not self._kept)
+        return body
+
+    async def _write(
+        self, part: Collection, form: Format, compressed: bool, before: Body | None, last: bool
+    ) -> Body:
+        """Make the body of ``part``, with which the page ends if it is the ``last``."""
+        body = Body(compressed, before)
+        self._cost += await in_slices(write_page(part.sheet, form, body.add, last))
+        body.end(last)
+        part.bodies[form.content_type, compressed] = body
         return body
 
     async def families(self) -> list[Family]:

@@ -60,7 +60,8 @@ def test_a_job_that_is_delivered_again_counts_again(bench: Bench) -> None:
 
 def test_a_job_with_a_delay_counts_when_it_is_added(bench: Bench) -> None:
     id = bench.add("q", "body", "DELAY", 10)
-    assert done(bench, "QSTAT", "q", "FULL")[26:28] == [b"jobs-added", 1]
+    reply = done(bench, "QSTAT", "q", "FULL")
+    assert dict(zip(reply[::2], reply[1::2], strict=True))[b"jobs-added"] == 1
     bench.advance(11)
     bench.get()
     bench("ACKJOB", id)

@@ -1,6 +1,6 @@
 """Charts of the last hours, as SVG. Colours are in the style sheet: classes ``c0`` to ``c3``."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ LEFT: Final = 64
 RIGHT: Final = 10
 TOP: Final = 34
 BOTTOM: Final = 24
-BANDS: Final = 120
+BANDS: Final = 90
 DURATIONS: Final = (
     *(0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0),
     *(3_600.0, 21_600.0, 86_400.0, 518_400.0),
@@ -111,7 +111,7 @@ def _drawn(
         words = f"\N{MINUS SIGN}{whole}" if ago else "now"
         parts.append(panel.label(end - ago, words, BOTTOM - 6, WIDTH))
     for column in range(len(titles)):
-        path = svg.line(_places(panel, points, column, span.step))
+        path = svg.line(_bends(_places(panel, points, column, span.step)))
         if path:
             parts.append(svg.tag("path", d=path, class_=f"line c{column}"))
     parts += _bands(panel, points, titles, end, now, span, unit)
@@ -137,6 +137,22 @@ def _places(
                 yield panel.x(point.start), panel.y(value)
             yield panel.x(point.start + step), panel.y(value)
         joined = value is not None
+
+
+def _bends(
+    places: Iterable[tuple[float, float] | None],
+) -> Iterator[tuple[float, float] | None]:
+    """The places of a line without those in the middle of level parts."""
+    before: list[tuple[float, float] | None] = []
+    for place in places:
+        level = {known and round(known[1], 1) for known in (*before, place)}
+        if len(before) == 2 and len(level) == 1:
+            before[1] = place
+            continue
+        if len(before) == 2:
+            yield before.pop(0)
+        before.append(place)
+    yield from before
 
 
 def _bands(
@@ -165,7 +181,7 @@ def _bands(
             f"{title} {unit.shown(value)}"
             for title, value in zip(titles, point.values, strict=True)
         )
-        line = svg.tag("line", x1=x, y1=TOP, x2=x, y2=HEIGHT - BOTTOM, class_="cursor")
+        line = svg.tag("path", d=f"M{x:.0f} {TOP}V{HEIGHT - BOTTOM}", class_="cursor")
         hint = f"{ago} ago: {values}" + (f" {unit.name}" if unit.name else "")
         size = right - left, HEIGHT - TOP - BOTTOM
         parts.append(svg.tag("g", svg.area(left, TOP, *size, hint) + line, class_="band"))

@@ -1,10 +1,14 @@
 """The time that the charts of a page show."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 from disque_console.web.visit import Visit
 from disque_trio.overview.history import RANGES, History, Range
+
+KEPT: Final = 10
+"""A chart is kept for one part in this many of a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,18 @@ class ShownRange:
     known: float | None
     lasts: bool
     problem: str
+
+
+async def drawn(
+    visit: Visit, span: Range, draw: Callable[[], dict[str, Any]], queue: str | None = None
+) -> dict[str, Any]:
+    """What ``draw`` makes for the charts of the cluster or of a queue: an open page asks every two
+    seconds, and long charts hardly change in that time, so it is kept for a part of a step."""
+
+    async def find() -> dict[str, Any]:
+        return draw()
+
+    return await visit.recently(("charts", queue, span.name), find, span.step / KEPT)
 
 
 def shown_range(visit: Visit, history: History | None, span: Range) -> ShownRange:

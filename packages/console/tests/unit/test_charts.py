@@ -69,12 +69,21 @@ def test_a_line_has_a_gap_where_nothing_is_known(each: Range) -> None:
     assert "ago: added 2.0 jobs/s" in drawn
 
 
+def test_a_level_line_needs_two_points() -> None:
+    history = History()
+    for ago in range(3_000, 0, -2):
+        level = 7 if ago > 600 else 9
+        history.add(NOW - ago, {}, {"length": level}, None)
+    [line] = lines_of(chart(history, RANGES[0], [Line("queued", "length")], NOW, "Queued", JOBS))
+    assert len(line) == 4
+
+
 def test_the_values_of_a_moment_are_told_with_a_line_there() -> None:
     history = History()
     history.add(NOW - 600, {}, {"length": 12_345}, None)
     drawn = chart(history, RANGES[0], [Line("queued", "length")], NOW, "Queued", JOBS)
     assert re.findall(r"<title>([^<]*)</title>", drawn) == ["10 min ago: queued 12.3k jobs"]
-    [x] = re.findall(r'<line x1="([^"]*)" y1="34" [^>]*class="cursor"', drawn)
+    [x] = re.findall(r'<path d="M(\d+) 34V186" class="cursor"', drawn)
     assert float(x) == pytest.approx(place(595, 3600), abs=2)
 
 

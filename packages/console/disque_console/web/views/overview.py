@@ -1,15 +1,18 @@
 """The state of the cluster: rates, depth, nodes, and the last hours."""
 
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from disque_console.web.charts import JOBS, Line, chart, range_named
-from disque_console.web.ranges import shown_range
+from disque_console.web.ranges import drawn, shown_range
 from disque_console.web.visit import Shown, Visit
 from disque_trio.overview.attention import alarms_of, concerns
 from disque_trio.overview.groups import groups
+from disque_trio.overview.history import History, Range
 from disque_trio.overview.nodes import COUNTED
 
 RATES: Final = tuple(Line(name, name) for name in COUNTED)
+LEVELS: Final = (Line("queued", "length"), Line("held, copies included", "jobs"))
 LONGEST: Final = 8  # queues to show
 
 
@@ -38,16 +41,15 @@ async def view(visit: Visit) -> Shown:
             "together": alarms_of(nodes),
             "lines": RATES,
             "span": shown_range(visit, history, span),
-            "throughput": chart(
-                history, span, RATES, visit.now, f"Jobs per second in the last {span.title}"
-            ),
-            "depth": chart(
-                history,
-                span,
-                [Line("queued", "length"), Line("held, copies included", "jobs")],
-                visit.now,
-                f"Queued jobs, and all jobs with copies included, in the last {span.title}",
-                JOBS,
-            ),
+            **await drawn(visit, span, partial(_charts, history, span, visit.now)),
         }
     )
+
+
+def _charts(history: History, span: Range, now: float) -> dict[str, Any]:
+    throughput = f"Jobs per second in the last {span.title}"
+    depth = f"Queued jobs, and all jobs with copies included, in the last {span.title}"
+    return {
+        "throughput": chart(history, span, RATES, now, throughput),
+        "depth": chart(history, span, LEVELS, now, depth, JOBS),
+    }

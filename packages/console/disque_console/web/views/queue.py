@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from markupsafe import Markup
 
@@ -21,7 +21,7 @@ from disque_console.web.charts import (
     range_named,
     times_chart,
 )
-from disque_console.web.ranges import shown_range
+from disque_console.web.ranges import drawn, shown_range
 from disque_console.web.visit import Missing, Shown, Visit
 from disque_trio.job_options import Seconds, Whole
 from disque_trio.overview.history import (
@@ -34,7 +34,6 @@ from disque_trio.overview.history import (
     together,
 )
 from disque_trio.overview.names import to_bytes
-from disque_trio.overview.queues import QueueRow
 
 MODES: Final = {Whole: "numeric", Seconds: "decimal"}
 JOB_FIELDS: Final = [
@@ -79,23 +78,9 @@ async def view(visit: Visit) -> Shown:
             "span": shown_range(visit, history, span),
             "full": histories.full,
             "kept": len(histories),
-            "throughput": chart(
-                history,
-                span,
-                RATES,
-                visit.now,
-                f"Jobs of the queue per second in the last {span.title}",
-            ),
-            "depth": chart(
-                history,
-                span,
-                [Line("queued", "length")],
-                visit.now,
-                f"Queued jobs in the last {span.title}",
-                JOBS,
-            ),
             "shares": list(SHARES),
-            "durations": _durations(history, span, row, visit.now),
+            "recent": {name: quantiles(getattr(row, name) if row else ()) for name in TITLES},
+            **await drawn(visit, span, partial(_charts, history, span, visit.now), name),
             "by": by if by in WORDS else "",
             "words": WORDS,
             "unnamed": UNNAMED,
@@ -109,29 +94,36 @@ class Durations:
     """One of the two times of jobs.
 
     Attributes:
-        recent: quantiles in s, of the last minutes. whole: of the time that charts show.
-        count: of how many jobs. chart: of the quantiles.
+        name: one of ``TIMES``.
+        whole: quantiles in s, of the time that charts show. count: of how many jobs.
+        chart: of the quantiles.
     """
 
+    name: str
     title: str
-    recent: Mapping[str, float | None]
     whole: Mapping[str, float | None]
     count: float
     chart: Markup
 
 
-def _durations(
-    history: History | None, span: Range, row: QueueRow | None, now: float
-) -> list[Durations]:
+def _charts(history: History | None, span: Range, now: float) -> dict[str, Any]:
+    label = f"Jobs of the queue per second in the last {span.title}"
+    queued = [Line("queued", "length")]
+    return {
+        "throughput": chart(history, span, RATES, now, label),
+        "depth": chart(history, span, queued, now, f"Queued jobs in the last {span.title}", JOBS),
+        "durations": _durations(history, span, now),
+    }
+
+
+def _durations(history: History | None, span: Range, now: float) -> list[Durations]:
     found = []
     for name, title in TITLES.items():
-        recent: Sequence[int] = () if row is None else getattr(row, name)
         steps = [] if history is None else times_of(history.ranges[span.name], name, now)
         counts = together(steps)
         label = f"{title}: the time that half, 95 % and 99 % of the jobs took at most"
-        drawn = times_chart(history, span, name, now, f"{label}, in the last {span.title}")
-        whole = quantiles(counts)
-        found.append(Durations(title, quantiles(recent), whole, sum(counts), drawn))
+        picture = times_chart(history, span, name, now, f"{label}, in the last {span.title}")
+        found.append(Durations(name, title, quantiles(counts), sum(counts), picture))
     return found
 
 

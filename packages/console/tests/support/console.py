@@ -26,6 +26,7 @@ PAGES: Mapping[str, str] = {
     "queues": "/queues",
     "queues, searched": "/queues?search=*&sort=name",
     "queue": "/queue?name={queue}",
+    "queue, by group": "/queue?name={queue}&by=group&range=24h",
     "queue that is not there": "/queue?name=nothing-here",
     "jobs": "/jobs",
     "jobs, searched": "/jobs?queue={queue}&state=queued&youngest=0&group={queue}&id=D-&header=x"

@@ -130,6 +130,24 @@ async def test_a_word_that_there_is_not_is_no_question(monkeypatch: pytest.Monke
     assert "only if you ask" in says
 
 
+async def test_that_there_is_no_room_for_charts_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(monkeypatch) as here:
+        histories = here.console.history.histories
+        told(here, new=True)
+        assert "has room for the charts" not in await page(here, "/queue?name=q")
+        number = 0
+        while not histories.full:
+            number += 1
+            histories.note(f"q{number}", here.clock.now, {}, {"length": 1}, None)
+        here.console.cluster.queues.take(NEW, "late", stat(100, True), here.clock.now)
+        says = await page(here, "/queue?name=late")
+        assert f"has room for the charts of {number + 2:,} queues" in says
+        assert "Nothing is known yet of this time." in says
+        here.clock.now += 2.0
+        here.console.cluster.queues.take(NEW, "late", stat(110, True), here.clock.now)
+        assert "knows the last 2 s of it" in await page(here, "/queue?name=late")
+
+
 async def test_charts_of_a_queue_that_is_gone_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     async with world(monkeypatch) as here:
         told(here, new=True)

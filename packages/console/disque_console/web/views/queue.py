@@ -77,7 +77,7 @@ async def view(visit: Visit) -> Shown:
             "lines": RATES,
             "span": shown_range(visit, history, span),
             "full": histories.full,
-            "kept": len(histories),
+            "room": len(histories),
             "shares": list(SHARES),
             "recent": {name: quantiles(getattr(row, name) if row else ()) for name in TITLES},
             **await drawn(visit, span, partial(_charts, history, span, visit.now), name),

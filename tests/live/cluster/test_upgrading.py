@@ -1,5 +1,6 @@
 """docs/upgrading.md and docs/nodes.md: their commands, as typed, on a cluster."""
 
+import re
 from itertools import combinations
 from pathlib import Path
 
@@ -45,6 +46,29 @@ def test_nodes_are_restarted_and_replaced_one_at_a_time(tmp_path: Path) -> None:
     assert "kept by a restart" not in printed  # it was acknowledged
     assert "at the new one" in printed
     assert printed.replace("\r", "").count("\ncluster_known_nodes:3\n") == 2
+
+
+def test_an_earlier_release_finds_only_what_it_knows(tmp_path: Path) -> None:
+    others = {"7711": str(free_port()), "/tmp/disque": str(tmp_path / "disque")}
+    ask = "redis-cli -p 7711 "
+    before = "PATH=$PWD/.venv/bin:$PATH\n" + START.format(node="a", port="7711")
+    for request in (
+        "QSET q ATTEMPTS 3 DEAD dead",
+        "PAUSE other in",
+        "ADDJOB q plain 0",
+        "ADDJOB q keyed 0 UNIQUE key FOR 500",
+        "ADDJOB headed x 0 HEADERS 1 name value",
+    ):
+        before += f"{ask}{request}\n"
+    for queue in ("q", "headed"):
+        before += f"{ask}GETJOB COUNT 9 FROM {queue} | grep D- | tail -1 | xargs {ask}ACKJOB\n"
+    printed = Typist(tmp_path, others).type(
+        before + "echo ---\n" + commands("upgrading.md", "Back to an earlier release")
+    )
+    told = printed.partition("---\n")[2]
+    assert "Good records: jobs=1, queues=1, deletes=0\n" in told  # no trailers
+    data = (tmp_path / "disque" / "a" / "disque.aof").read_bytes()
+    assert re.findall(rb"\r\n([A-Z]+)\r\n", data) == [b"LOADJOB"]
 
 
 def test_a_node_is_replaced_in_place(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ def test_what_fits_is_asked_for(type_in: Type) -> None:
     page = "docs/sizing.md"
     [start] = block(page, "disque-server --appendonly").lines()
     asked = block(page, "redis-cli -p 7711 INFO jobs").lines()
+    asked += block(page, "redis-cli -p 7711 INFO cpu").lines()
     start = start.replace("disque-server", "disque-server --port 7711 --bind 127.0.0.1")
     printed = type_in(
         "sizing.md",
@@ -107,7 +108,8 @@ def test_what_fits_is_asked_for(type_in: Type) -> None:
         "  redis-cli -p 7711 ADDJOB mail hello 0\n",
         "".join([f"  {line}\n" for line in asked]) + "  kill $!\n",
     )
-    for part in ("paging_jobs:0", "paging_bytes_disk:0", "used_memory:", "jobs-paged", "\tpages"):
+    parts = ["paging_jobs:0", "paging_bytes_disk:0", "used_memory:", "jobs-paged", "\tpages"]
+    for part in (*parts, "used_cpu_user:", "total_jobs_acked:0", "acks/s"):
         assert part in printed
 
 

@@ -12,7 +12,7 @@ from disque_trio.client.shown import ShownJob
 from disque_trio.overview.names import to_bytes
 from disque_trio.process.options import Parser, count, period
 from disque_trio.resp.command import Argument
-from disque_trio.respclient.errors import DisqueError
+from disque_trio.respclient.errors import DisqueError, first_of
 
 WAIT: Final = 10.0  # s for the copies of one request, by default
 LIMIT: Final = 50  # jobs to list, by default
@@ -75,15 +75,17 @@ async def _run(call: Call) -> int:
 async def _make(call: Call, reached: Reached, total: int) -> None:
     """Make the copies of ``total`` jobs. Raises Failure."""
     progress = call.printer.progress("copied", total)
+    problem: BaseException | None = None
     try:
         await make(reached.members, call.arguments.queue, call.arguments.wait, progress)
     except* DisqueError as group:
-        why = group.exceptions[0]
-        raise Failure(
-            f"{why} (copied: {progress.done:,} of {total:,}; the same command goes on with the"
-            " rest)"
-        ) from None
+        problem = first_of(group)
     call.printer.end()
+    if problem is not None:
+        raise Failure(
+            f"{problem} (copied: {progress.done:,} of {total:,}; the same command goes on with the"
+            " rest)"
+        )
 
 
 def _why(reached: Reached) -> str:

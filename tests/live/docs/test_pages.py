@@ -133,6 +133,32 @@ def test_the_page_on_clusters(type_in: Type) -> None:
     assert "fail" not in printed.rpartition("(redacted)")[2]
 
 
+def test_copies_are_made_again_after_a_node_is_lost(type_in: Type) -> None:
+    three = commands("cluster.md", "Three nodes on one machine").split("redis-cli -p 7711 ADDJOB")[
+        0
+    ]
+    adds = "".join(
+        f"  redis-cli -p {port} ADDJOB q x 5000 REPLICATE 2 > /dev/null\n"
+        for port in (7711, 7712, 7713)
+    )
+    lost = "  redis-cli -p 7713 SHUTDOWN\n" + until(
+        "redis-cli -p 7711 CLUSTER NODES | grep -q fail && redis-cli -p 7712 CLUSTER NODES | grep -q fail"
+    )
+    make, again = commands("lost-node.md", "Make the copies again").splitlines(keepends=True)
+    printed = type_in(
+        "lost-node.md",
+        f"  {three}",
+        joined(7711, 2) + joined(7712, 2) + joined(7713, 2) + adds + lost,
+        "Forget it",
+        f"  echo BEFORE\n  {make} || true\n  echo AFTER\n  {again}".replace("\n ||", " ||"),
+    )
+    before, after = printed.partition("BEFORE\n")[2].split("AFTER\n")
+    assert before == "All jobs have their copies.\n" or re.search(
+        r"^q +[123]$", before, re.MULTILINE
+    )
+    assert after == "All jobs have their copies.\n"
+
+
 def test_a_controlled_restart_and_a_quick_one(type_in: Type) -> None:
     start = (
         "  mkdir -p /tmp/disque && touch /tmp/disque/disque.conf\n"

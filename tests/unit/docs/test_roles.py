@@ -66,6 +66,7 @@ CHANGING: Final = frozenset(
         "bind",
         "cancel",
         "consume",
+        "copyjob",
         "credit",
         "cron|del",
         "cron|pause",

@@ -142,7 +142,8 @@ def test_copies_are_made_again_after_a_node_is_lost(type_in: Type) -> None:
         for port in (7711, 7712, 7713)
     )
     lost = "  redis-cli -p 7713 SHUTDOWN\n" + until(
-        "redis-cli -p 7711 CLUSTER NODES | grep -q fail && redis-cli -p 7712 CLUSTER NODES | grep -q fail"
+        "redis-cli -p 7711 CLUSTER NODES | grep -q fail"
+        " && redis-cli -p 7712 CLUSTER NODES | grep -q fail"
     )
     make, again = commands("lost-node.md", "Make the copies again").splitlines(keepends=True)
     printed = type_in(

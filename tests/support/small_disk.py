@@ -3,7 +3,7 @@
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -20,3 +20,15 @@ def small_disk(where: Path, megabytes: int) -> Iterator[Path]:
         yield where
     finally:
         subprocess.run(["umount", "-l", str(where)], check=True)
+
+
+def fill_disk(disk: Path) -> Path:
+    """Take all that is free of a disk; returns the file that does."""
+    ballast = disk / "ballast"
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(1 << 20))
+    with suppress(OSError), ballast.open("ab", buffering=0) as file:
+        while True:
+            file.write(bytes(64))
+    return ballast

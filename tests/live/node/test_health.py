@@ -1,6 +1,5 @@
 """What is wrong with a node, in INFO and in its log, while it goes wrong and is repaired."""
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -9,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from disque_trio.health.lines import AlarmLine, lines_in
 from tests.support import ROOT
-from tests.support.harness import LiveNode, NodeFactory, free_port, wait_until
+from tests.support.alarms import alarms, kinds, told
+from tests.support.harness import NodeFactory, free_port, wait_until
 from tests.support.live_cluster import live_cluster
 from tests.support.several import Start
 from tests.support.small_disk import small_disk
@@ -24,23 +23,6 @@ HOOK = ROOT / "tests" / "support" / "skewed_clock"
 def disk(tmp_path: Path) -> Iterator[Path]:
     with small_disk(tmp_path / "disk", 16) as where:
         yield where
-
-
-def alarms(node: LiveNode) -> list[AlarmLine]:
-    info = node.info("alarms")
-    lines = lines_in(info)
-    assert int(info["alarms"]) == len(lines)
-    return lines
-
-
-def kinds(node: LiveNode) -> list[str]:
-    return [line.kind for line in alarms(node)]
-
-
-def told(node: LiveNode, kind: str) -> list[str]:
-    """The levels of the lines in the log about a condition, in their order."""
-    lines = map(json.loads, node.log.read_text().splitlines())
-    return [line["level"] for line in lines if line.get("condition") == kind]
 
 
 def test_a_full_disk_is_told_of_when_it_begins_and_when_it_ends(

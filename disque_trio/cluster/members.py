@@ -8,6 +8,7 @@ jobs (``everyone``, ``reachable``) are computed when the table changes, not when
 from collections.abc import Callable
 
 from disque_trio.cluster.links import Link
+from disque_trio.cluster.troubles import TAKES_NONE
 from disque_trio.protocol.bus import (
     NODE_FAIL,
     NODE_HANDSHAKE,
@@ -127,7 +128,7 @@ class Members:
         """
         self.everyone = sorted(self.known)
         self.reachable = [i for i in self.everyone if not self.known[i].flags & _NOT_REACHABLE]
-        self.takers = [id for id in self.reachable if not self.known[id].trouble]
+        self.takers = [id for id in self.reachable if not self.known[id].trouble & TAKES_NONE]
         self.suspects = [i for i in self.everyone if self.known[i].flags & NODE_PFAIL]
         self._changed(matters)
 

@@ -26,7 +26,12 @@ from disque_trio.cluster.members import Member, Members
 from disque_trio.cluster.myself import Myself
 from disque_trio.cluster.nodes_conf import NodeLine, NodesConfError, format_nodes, parse_nodes
 from disque_trio.cluster.peers import Lost, Obstacle, Peer, Peers
-from disque_trio.cluster.troubles import TROUBLE_FILE, TROUBLE_FULL, describe_trouble
+from disque_trio.cluster.troubles import (
+    TROUBLE_FILE,
+    TROUBLE_FULL,
+    TROUBLE_SLOW,
+    describe_trouble,
+)
 from disque_trio.cluster.trust import Trust
 from disque_trio.health.story import Known
 from disque_trio.notation.addresses import format_address
@@ -333,6 +338,10 @@ class Membership(Peers):
         member = self._known.get(id)
         return member is not None and member.trouble & TROUBLE_FILE != 0
 
+    def has_slow_disk(self, id: bytes) -> bool:
+        member = self._known.get(id)
+        return member is not None and member.trouble & TROUBLE_SLOW != 0
+
     def behind(self, id: bytes) -> bool:
         member = self._known.get(id)
         return (
@@ -580,7 +589,7 @@ def _priority(member: Member) -> int:
     """Return the priority of a node in HELLO: that of the worst rule that applies."""
     if member.flags & (NODE_FAIL | NODE_LEAVING) or member.trouble & TROUBLE_FILE:
         return PRIORITY_BAD
-    if member.flags & NODE_PFAIL or member.trouble & TROUBLE_FULL:
+    if member.flags & NODE_PFAIL or member.trouble & (TROUBLE_FULL | TROUBLE_SLOW):
         return PRIORITY_SUSPECT
     return PRIORITY_OK if member.connected() else PRIORITY_UNLINKED
 

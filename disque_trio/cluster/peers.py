@@ -69,7 +69,7 @@ class Peers:
     Attributes:
         size: number of known nodes, including this one, without handshakes.
         reachable: ids of the other nodes that are neither failing nor leaving.
-        trouble: what keeps this node from taking copies (see ``troubles``).
+        trouble: what keeps this node from taking copies, or makes it slow (see ``troubles``).
         by_host: copies have to be on different hosts, and several nodes on one count as one.
         extended: jobs may have trailers: all nodes know them, or the settings say so.
         plain: cluster-extensions is no: there are no trailers in files and packets.
@@ -195,6 +195,10 @@ class Peers:
 
     def cannot_write(self, id: bytes) -> bool:
         """Whether the node ``id`` says that it cannot write its file."""
+        return False
+
+    def has_slow_disk(self, id: bytes) -> bool:
+        """Whether the node ``id`` says that its disk is slow."""
         return False
 
     def behind(self, id: bytes) -> bool:

@@ -192,6 +192,9 @@ class Daemon:
 
     def _look_around(self, now: int) -> Iterator[Fact]:
         """What is wrong at ``now`` (ms)."""
+        slow = self._facts.is_slow()
+        if slow != self.engine.node.slow_disk:
+            self.engine.node.set_slow_disk(slow)
         yield from self._facts.find(now)
         if self._exposure is not None:
             for door, text in self._exposure.doors():

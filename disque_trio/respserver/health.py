@@ -117,6 +117,10 @@ class CommonFacts:
         if self.certificate is not None:
             yield from certificate_facts(self.certificate, now / 1000)
 
+    def is_slow(self) -> bool:
+        """Whether an fsync of the append-only file takes long."""
+        return self._persistence.behind() > SLOW_SYNC
+
     def _file(self, now: int) -> Iterator[Fact]:
         """What is wrong with the append-only file."""
         persistence = self._persistence
@@ -135,8 +139,8 @@ class CommonFacts:
             yield Fact("disk-full", f"{file.full}: {then}")
         elif file.wanted:
             yield from self.disks.facts(os.getcwd(), now)
-        behind = persistence.behind()
-        if behind > SLOW_SYNC:
+        if self.is_slow():
+            behind = persistence.behind()
             yield Fact("disk-slow", f"an fsync of {file.path} has taken {behind:.0f} s so far")
         if persistence.rewriting.problem:
             problem = persistence.rewriting.problem

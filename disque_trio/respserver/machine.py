@@ -70,6 +70,7 @@ class Machine:
         loading: the append-only file is being read.
         may_lag: work can go on while the file cannot be written.
         lagging: it does: the records wait in memory.
+        slow_disk: an fsync of the file takes long.
         write_problem: why nothing may be done that the file has to know, or empty.
         add_problem: why nothing may be added to it: the same, that the disk is full, or that the
             file lags; empty: it may. misconf: the error that says so.
@@ -118,6 +119,7 @@ class Machine:
         self.name = ""
         self.may_lag = False
         self.lagging = False
+        self.slow_disk = False
         self.troubled = False  # any of these
         self.answered: list[Pending] = []
         self.woken: list[Client] = []
@@ -290,6 +292,10 @@ class Machine:
         self.misconf = misconf(self.add_problem, self.name)
         self.lagging = lagging
         self.troubled = loading or self.add_problem != ""
+
+    def set_slow_disk(self, slow: bool) -> None:
+        """Set whether an fsync of the file takes long."""
+        self.slow_disk = slow
 
     @property
     def may_confirm(self) -> bool:

@@ -7,7 +7,7 @@ from disque_trio.cluster.keyring import parse_key
 from disque_trio.cluster.members import is_node_id
 from disque_trio.cluster.membership import PRIORITY_BAD, PRIORITY_OK, PRIORITY_SUSPECT
 from disque_trio.cluster.peers import Peer
-from disque_trio.cluster.troubles import TROUBLE_FULL
+from disque_trio.cluster.troubles import TROUBLE_FULL, TROUBLE_SLOW
 from disque_trio.cluster.trust import Trust
 from disque_trio.health import deeds
 from disque_trio.node.core.node import Node
@@ -259,8 +259,8 @@ def _hello_nodes(node: Node, client: Client) -> None:
 def _lines(node: Node, client: Client) -> "list[tuple[Peer, list[Value]]]":
     """All nodes, and what HELLO tells ``client`` of each."""
     bad = node.peers.leaving or node.add_problem != ""
-    full = node.peers.trouble & TROUBLE_FULL != 0
-    me = _myself(node, PRIORITY_BAD if bad else PRIORITY_SUSPECT if full else PRIORITY_OK)
+    poor = node.peers.trouble & (TROUBLE_FULL | TROUBLE_SLOW) != 0
+    me = _myself(node, PRIORITY_BAD if bad else PRIORITY_SUSPECT if poor else PRIORITY_OK)
     tls = node.host.over_tls(client)
     return [
         (peer, [*_place(peer, tls), b"%d" % peer.priority]) for peer in [me, *node.peers.others()]

@@ -390,6 +390,10 @@ class Node(Machine):
             for id in self.peers.everyone():
                 self._linked_to(id, False)
 
+    def set_slow_disk(self, slow: bool) -> None:
+        super().set_slow_disk(slow)
+        self._tell_trouble()
+
     def _linked_to(self, id: bytes, again: bool) -> None:
         """Greet the node ``id`` in the next turn: there is a new connection to it. ``again``: there
         was one before."""
@@ -418,7 +422,9 @@ class Node(Machine):
         if self.peers.trouble & TROUBLE_FULL:
             full -= full // 32
         used = memory.used
-        self.peers.set_trouble(trouble_of(used > enough, self.add_problem, used > full))
+        self.peers.set_trouble(
+            trouble_of(used > enough, self.add_problem, used > full, self.slow_disk)
+        )
 
     def rest(self) -> int:
         rest = super().rest()

@@ -108,13 +108,22 @@ def held(tmp_path: Path) -> Iterator[tuple[LiveNode, Path]]:
         node.close()
 
 
+def priority(node: LiveNode) -> int:
+    """Its own, in HELLO."""
+    reply = node.ask("HELLO")
+    assert isinstance(reply, list)
+    return int(reply[2][3])
+
+
 def test_a_disk_that_is_slow(held: tuple[LiveNode, Path]) -> None:
     node, hold = held
     hold.touch()
     add_job(node.wire(), "q", "x")
     assert "fsync" in begun(node, "disk-slow").cause
+    assert priority(node) == 10
     hold.unlink()
     over(node, "disk-slow")
+    assert priority(node) == 1
 
 
 def test_a_rewrite_that_fails(disque_server: NodeFactory, disk: Path) -> None:

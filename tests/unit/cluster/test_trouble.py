@@ -54,6 +54,21 @@ def test_a_node_without_memory_is_worse_for_clients() -> None:
     assert a.priority(b) == 1
 
 
+def test_a_node_with_a_slow_disk_is_worse_for_clients_and_still_takes_copies() -> None:
+    wires = Wires()
+    a, b = wires.join(2)
+    b.member.set_trouble(trouble_of(False, "", slow=True))
+    wires.run(0.2)
+    assert a.member.has_slow_disk(b.id)
+    assert a.member.room(False) == 1
+    assert a.member.obstacles() == []
+    assert a.priority(b) == 10
+    b.member.set_trouble(0)
+    wires.run(0.2)
+    assert not a.member.has_slow_disk(b.id)
+    assert a.priority(b) == 1
+
+
 def test_nothing_is_said_without_extensions() -> None:
     wires = Wires()
     a, b = wires.join(2)

@@ -37,11 +37,22 @@ def too_few(peers: Peers, needed: int, external: bool, confirmed: int = 0) -> st
 
 def not_confirmed(peers: Peers, silent: list[bytes]) -> str:
     """Which of the nodes ``silent`` have not confirmed a copy, as the end of an error."""
-    addresses = [format_address(peer.ip, peer.port) for peer in peers.others() if peer.id in silent]
+    addresses = [
+        format_address(peer.ip, peer.port) + _why(peers, peer.id)
+        for peer in peers.others()
+        if peer.id in silent
+    ]
     if not addresses:
         return ""
     verb = "has" if len(addresses) == 1 else "have"
     return f": {_limited(addresses)} {verb} not confirmed"
+
+
+def _why(peers: Peers, id: bytes) -> str:
+    """What is known of why the node ``id`` does not confirm, to follow its address."""
+    if peers.has_slow_disk(id):
+        return " (its disk is slow)"
+    return " (it may still be loading)" if peers.linked(id) and not peers.answers(id) else ""
 
 
 def _size(peers: Peers) -> str:

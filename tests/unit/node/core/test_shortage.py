@@ -91,6 +91,23 @@ def test_who_has_not_confirmed_is_named() -> None:
     )
 
 
+def test_what_is_known_of_why_a_node_has_not_confirmed_is_named() -> None:
+    class Slow(Few):
+        def has_slow_disk(self, id: bytes) -> bool:
+            return id == b"2"
+
+        def linked(self, id: bytes) -> bool:
+            return id != b"4"
+
+        def answers(self, id: bytes) -> bool:
+            return id not in (b"3", b"4")
+
+    assert not_confirmed(Slow(), [b"1", b"2", b"3", b"4"]) == (
+        ": 10.0.0.1:7711, 10.0.0.2:7711 (its disk is slow), 10.0.0.3:7711 (it may still be "
+        "loading), 10.0.0.4:7711 have not confirmed"
+    )
+
+
 @pytest.mark.parametrize("timeout", [0, 60_000])
 @pytest.mark.parametrize("options", [[], ["HEADERS", 1, "a", "b"]], ids=["plain", "headers"])
 def test_a_producer_is_answered_when_it_is_known_that_there_will_be_no_copy(

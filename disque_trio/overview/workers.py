@@ -49,9 +49,9 @@ def read_reports(node: str, reply: Reply) -> list[WorkerReport]:
             WorkerReport(
                 node,
                 integer(id),
-                worker=told.get("worker", ""),
-                version=told.get("version", ""),
-                state=told.get("state", ""),
+                told.get("worker", ""),
+                told.get("version", ""),
+                told.get("state", ""),
                 slots=_number(told, "slots"),
                 memory=_number(told, "memory"),
                 age=integer(age) / 1000,

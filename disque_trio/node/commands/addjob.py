@@ -240,11 +240,11 @@ def _replaces(node: Node, queue: bytes, trailer: Trailer, options: AddOptions) -
 
 
 def _require(node: Node, client: Client, trailer: Trailer) -> None:
-    """Raise ``CommandError`` unless all nodes know what is in ``trailer``, and the client may add
-    to the queue to which a dead letter would be sent back."""
+    """Raise ``CommandError`` unless all nodes know what is in ``trailer``, and the user of
+    ``client`` may add it."""
     require_extensions(node)
     if trailer.letter is not None and not client.user.may_add(trailer.letter.queue):
-        raise CommandError(NO_QUEUE)
+        raise CommandError(NO_QUEUE)  # REDRIVE would add it there
     peers = node.peers
     if trailer.key_state and not all(peers.replaces_jobs(id) for id in peers.everyone()):
         raise CommandError(

@@ -69,7 +69,7 @@ class JobFilter:
             problem = "an id starts like D-dcb833cf-8YL1NT17"
         if len(headers) > HEADERS:
             problem = f"at most {HEADERS} headers"
-        return cls(**words, headers=headers, problem=problem)
+        return cls(headers=headers, problem=problem, **words)
 
     @property
     def job_list(self) -> JobList | None:

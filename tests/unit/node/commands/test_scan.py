@@ -392,6 +392,7 @@ def test_each_list_has_its_order_and_all_are_counted(bench: Bench) -> None:
     bench.get_all("again")
     bench("NACK", again)
     counts = {"fresh": 2, "running": 2, "delayed": 2, "retrying": 3, "dead": 2, "on-disk": 0}
+    counts["on-disk-unread"] = 0
     assert first(bench, "fresh", 10) == (counts, [old, new])
     assert first(bench, "running", 10) == (counts, [jobs[4], jobs[5]])
     assert first(bench, "delayed", 10) == (counts, [soon, late])

@@ -19,8 +19,15 @@ from tests.support import ROOT
 
 PICTURES = PAGE.parent / "pictures"
 WIDTHS = {"queue": 390, "edit": 1100, "job": 1100, "dead": 1100}
-HEIGHTS = {"overview": 690, "queue": 844}
-DARK = {"queues"}
+HEIGHTS = {
+    "overview": 690,
+    "queue": 844,
+    "running": 520,
+    "letters": 520,
+    "workers": 560,
+    "attention": 560,
+}
+DARK = {"queues", "letters"}
 
 
 def main() -> int:
@@ -30,7 +37,7 @@ def main() -> int:
     )
     seconds = parser.parse_args().seconds
     PICTURES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as place, browser(Path(place) / "profile") as chrome:
+    with tempfile.TemporaryDirectory() as place, browser(Path(place)) as chrome:
         story = Story(Path(place) / "disque", chrome, lambda name: _take(chrome, name), {})
         with story.told():
             story.begin()

@@ -38,6 +38,8 @@ CONFIRMED = {
     "redrive of letters": ("/dead?queue={queue}", ".group form button"),
     "job": ("/job?id={letter}", "form[action$='/do/job-delete'] button"),
     "schedule": ("/schedule?name={queue}", "form[action$='/do/cron-delete'] button"),
+    "worker": ("/workers", "form[action$='/do/worker-stop'] button"),
+    "worker that hands back": ("/workers", "form[action$='/do/worker-hand-back'] button"),
     "client": ("/clients?search=script", "form[action$='/do/kill'] button"),
 }
 """Pages with actions that need confirmation, and their buttons."""
@@ -104,6 +106,10 @@ def test_confirmation_pages_are_accessible_and_run_nothing_hostile(
     chrome.open(open_console.base + path.format(**hostile))
     chrome.press(button)
     chrome.find(".confirm button")
+    # Enter twice must not destroy anything.
+    danger = chrome.run("return document.querySelector('.confirm button').matches('.danger')")
+    focused = str(chrome.run("return document.activeElement.innerText"))
+    assert (focused == "Cancel") == danger
     for width in WIDTHS:
         chrome.look(width)
         assert faults_here(chrome, width) == []
@@ -196,6 +202,7 @@ def test_the_pages_of_a_bulk_action_are_accessible(
 ) -> None:
     add_job(node.wire(), "asked about")
     ask_to_cancel_all(chrome, f"{open_console.base}/jobs?queue=asked+about", "1 job")
+    assert not chrome.run("return document.activeElement.matches('button')")
     assert barriers(chrome, chrome.driver.current_url) == []
 
 

@@ -32,6 +32,9 @@ PAGES: Mapping[str, str] = {
     "jobs, searched": "/jobs?queue={queue}&state=queued&youngest=0&group={queue}&id=D-&header=x"
     "&value={queue}&header=y&value=z",
     "jobs in a list": "/jobs?state=fresh&queue={queue}",
+    "jobs that run": "/jobs?state=running",
+    "jobs before their time": "/jobs?state=delayed",
+    "jobs that came back": "/jobs?state=retrying",
     "jobs that are dead": "/jobs?state=dead&text={queue}",
     "job": "/job?id={job}",
     "dead letters": "/dead",

@@ -97,7 +97,7 @@ class Story:
         self._chrome.complaints()  # from before the console was up
 
     def look_around(self) -> None:
-        """Visit the overview and the queues."""
+        """Visit the overview, the queues, the jobs and the workers."""
         self.open("/")
         self._take("overview")
         self._follow("Queues")
@@ -105,6 +105,13 @@ class Story:
         self._click("main a", "mail")
         wait_until(lambda: "On the nodes" in self._chrome.text())
         self._take("queue")
+        self.open("/jobs?state=running")
+        self._wait_for_page("/jobs?state=running", lambda text: "cut" in text)
+        self._take("running")
+        self._wait_for_page("/jobs?state=dead", lambda text: "send_mail" in text)
+        self._take("letters")
+        self._wait_for_page("/workers", lambda text: " of " in text and "films" in text)
+        self._take("workers")
 
     def fix_the_letter(self) -> None:
         """Find the dead letter, edit it and send it again."""
@@ -135,6 +142,9 @@ class Story:
         self._type()
         wait_until(lambda: "unreachable" in self._row())
         self._take("away")
+        self._wait_for_page("/", lambda text: "Attention" in text)
+        self._take("attention")
+        self._follow("Cluster")
         self._confirm("Forget")
         wait_until(lambda: not self._row())
         self._wait_for_page("/cluster", lambda text: self.node("7713") not in text)

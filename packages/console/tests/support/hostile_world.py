@@ -34,6 +34,12 @@ def store(node: LiveNode, bananaq: Wire) -> dict[str, str]:
         taken = wire("GETJOB", "FROM", HOSTILE[1])
         assert isinstance(taken, list)
         wire("NACK", taken[0][1], "DEAD", "REASON", reason[:1000])
+    for name in HOSTILE[:3]:
+        wire("ADDJOB", HOSTILE[2], name, 0, "DELAY", 1_000, "HEADERS", 1, "task", name)
+        wire("ADDJOB", HOSTILE[2], name, 0)
+        taken = wire("GETJOB", "FROM", HOSTILE[2])
+        assert isinstance(taken, list)
+        wire("NACK", taken[0][1], "DELAY", 1_000, "REASON", name)
     wire("ADDJOB", "in-hand", HOSTILE[3], 0)
     wire("GETJOB", "FROM", "in-hand")
     return {"queue": quoted(HOSTILE[0]), "job": quoted(job), "letter": quoted(_letter(node))}
@@ -50,6 +56,9 @@ def _connect_clients(node: LiveNode) -> None:
             assert worker("AUTH", word, "x") == b"OK"
         worker("CLIENT", "SETNAME", word)
         worker("GETJOB", "NOHANG", "FROM", "nothing")
+        if len(name) < 1000:
+            report = [("worker", name), ("queue", name), ("slots", name), ("state", name)]
+            worker("WORKER", "REPORT", *[text for pair in report for text in pair])
 
 
 def _letter(node: LiveNode) -> bytes:

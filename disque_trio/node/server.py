@@ -456,10 +456,11 @@ class Server(Product):
             self.progress_file.apply()
 
     def reload(self) -> None:
-        if self._load is None or not self.config.file:
-            return
+        load = self._load
+        if load is None or not self.config.file:
+            load = lambda: self.config  # noqa: E731 - only certificates can be read again
         self.notifier.reloading()
-        fresh = reload(self._load, self.config, self._host.config_set, self.log, self.daemon)
+        fresh = reload(load, self.config, self._host.config_set, self.log, self.daemon)
         if fresh is not None:
             reload_users(self._host, fresh, self.log)
         self.notifier.reloaded()

@@ -6,6 +6,7 @@ import trio
 
 from disque_trio.cli.subcommands.reach import Member, Reached, reach
 from disque_trio.cli.subcommands.subcommand import Call, Failure, Subcommand
+from disque_trio.client.nodes import parse_address, parse_hello
 from disque_trio.humanize import duration
 from disque_trio.humanize import jobs as of_jobs
 from disque_trio.process.options import Parser, period
@@ -33,15 +34,19 @@ def _describe(parser: Parser) -> None:
 async def _run(call: Call) -> int:
     async with reach(call) as reached:
         member = _chosen(call, reached)
-        others = [one for one in reached.members if one is not member]
-        if not others:
+        if reached.members == [member]:
             raise Failure("there is no other node to take the jobs")
         await _empty(call, member)
+        # Some that were there before may have left meanwhile, too.
+        known = parse_hello(await member.ask("HELLO"), parse_address(member.address)).nodes
+        ids = {node.id for node in known} - {member.id}
+        addresses = {str(node.address) for node in known}
+        reached.missing = [one for one in reached.missing if one[0] in addresses]
         status = reached.complain(call)
         if call.arguments.stop:
             # First: nodes that have forgotten it would not take what its clients still add.
             await _stop(member)
-        for other in others:
+        for other in [one for one in reached.members if one.id in ids]:
             try:
                 await other.ask("CLUSTER", "FORGET", member.id)
             except DisqueError as error:

@@ -1,6 +1,7 @@
 """``disque cluster leave``: a real node gives everything away, and is forgotten."""
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,3 +89,24 @@ def test_what_is_left_is_told_as_json(cluster: LiveCluster) -> None:
         "id": bytes(node.ask("CLUSTER", "MYID")).decode(),
         "stopped": False,
     }
+
+
+def test_two_nodes_leave_at_once(cluster: LiveCluster) -> None:
+    stays, *leaving = cluster
+    added = fill(leaving[0].wire()) | fill(leaving[1].wire())
+    failed: list[str] = []
+
+    def one_leaves(node: LiveNode) -> None:
+        command = ("disque", "-p", str(node.port), "cluster", "leave", "--stop")
+        done = run_command(*command, text=True)
+        if done.returncode:
+            failed.append(done.stderr)
+
+    threads = [threading.Thread(target=one_leaves, args=(node,)) for node in leaving]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    wait_until(lambda: b"cluster_known_nodes:1" in bytes(stays.ask("CLUSTER", "INFO")))
+    assert sorted(all_taken(stays.wire(), len(added))) == sorted(added)

@@ -331,6 +331,21 @@ def test_certificates_are_changed_while_clients_work(
     assert old("PING") == b"PONG"
 
 
+def test_a_node_without_a_file_reads_certificates_again(
+    start: Start, tmp_path: Path, certificates: Path
+) -> None:
+    files = {"cert": tmp_path / "server.pem", "key": tmp_path / "server.key"}
+    for file in files.values():
+        file.write_bytes((certificates / f"ours{file.suffix}").read_bytes())
+    options = [word for kind, file in files.items() for word in (f"--tls-{kind}-file", str(file))]
+    node = start(*options)
+    before = node.wire().certificate
+    for file in files.values():
+        file.write_bytes((certificates / f"next{file.suffix}").read_bytes())
+    node.node.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: node.wire().certificate != before)
+
+
 def test_an_expired_certificate_is_loaded(start: Start, certificates: Path) -> None:
     node = start()
     args = ["tls-cert-file", str(certificates / "expired.pem")]

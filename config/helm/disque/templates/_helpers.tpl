@@ -92,6 +92,7 @@ securityContext:
   runAsGroup: {{ . }}
   fsGroup: {{ . }}
   {{- end }}
+  fsGroupChangePolicy: OnRootMismatch
   seccompProfile:
     type: RuntimeDefault
 {{- end }}

@@ -16,12 +16,12 @@ from disque_trio.node.core.federation.exports import Exports
 from disque_trio.node.core.jobs.job import (
     ACTIVE,
     FLAG_PAUSED,
+    FLAG_QUEUED_BEFORE,
     FLAG_RESERVED,
     FLAG_TRAILER,
     Job,
     first_due,
     is_delivered,
-    is_maker,
 )
 from disque_trio.node.core.queues.core import Core
 from disque_trio.protocol import bus
@@ -255,10 +255,12 @@ class Handover:
             self.in_hand[job.id] = None
             return
         now = self._machine.now
-        due = int(job.qtime) if job.flags & FLAG_PAUSED else first_due(job)
-        own = self._store.replicas.own
-        is_mine = job.place is None and (job.flags & FLAG_PAUSED or is_maker(own, job.id))
-        if is_mine and due > now and (job.delay or job.flags & FLAG_PAUSED):
+        if job.flags & FLAG_PAUSED:
+            due = 0 if job.place is not None else int(job.qtime)
+        else:
+            # A mere copy has been queued before, as far as its holder can tell.
+            due = 0 if job.flags & FLAG_QUEUED_BEFORE else first_due(job)
+        if due > now:
             packet = self._packets.about_job(bus.ENQUEUE, job.id, (due - now + 999) // 1000)
             self._peers.send(self._placement.choose_one(holders), packet)
         self._store.let_go(job)

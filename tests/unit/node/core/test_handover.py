@@ -133,6 +133,24 @@ def test_jobs_that_were_handed_back_keep_their_pause(mesh: Mesh, copies: int) ->
     assert taken(mesh, 1) == [id]
 
 
+@pytest.mark.parametrize("retry", [0, 500])
+@pytest.mark.parametrize("delay", [0, 300])
+def test_jobs_are_handed_on_by_one_that_leaves_next(mesh: Mesh, retry: int, delay: int) -> None:
+    id = mesh.add(LEAVES, "REPLICATE", 1, "RETRY", retry, "DELAY", delay)
+    leave(mesh, LEAVES)
+    mesh.peers[LEAVES].reachable = [mesh.ids[1]]
+    assert hand_over(mesh) == [0]
+    gone(mesh, LEAVES)
+    leave(mesh, 1)
+    assert hand_over(mesh, 1) == [0]
+    gone(mesh, 1)
+    mesh.advance(max(delay - 20, 0))
+    assert (taken(mesh, 2) == [id]) is not bool(delay)
+    if delay:
+        mesh.advance(20)
+        assert taken(mesh, 2) == [id]
+
+
 def test_a_job_that_a_client_has_is_copied_and_can_be_acknowledged_here(mesh: Mesh) -> None:
     id = mesh.add(LEAVES, "REPLICATE", 1, "RETRY", 600)
     assert mesh[LEAVES].get() == id

@@ -15,6 +15,7 @@ from random import Random
 from tests.simulator.bindings import check_bindings
 from tests.simulator.clients import Actor, adder, commander, consumer, drainer, producer
 from tests.simulator.clocks import EPOCH
+from tests.simulator.counted import check_counts
 from tests.simulator.eventlog import MachineLog
 from tests.simulator.events import MS, SECOND, EventLoop
 from tests.simulator.extended_clients import meddler, repeater, waiter
@@ -325,6 +326,7 @@ class World:
                 asked = actor.waits_for.asked if actor.waits_for else []
                 oracle.problem(f"{actor.name} is stuck with {asked}")
         oracle.check_drained()
+        check_counts(self)
         if self.plan.mode == CALM:
             oracle.check_latency(0, CALM_ANSWER_LIMIT, DELIVERY_LIMIT)
         for machine in self.usable:

@@ -59,6 +59,8 @@ class Queues:
         interests: the clients that want jobs by pattern; None: there are none.
         on_create: called with each new queue.
         pages: their jobs that lie on disk.
+        absent: what clients did with jobs of queues that do not exist: these have a delay, or were
+            in hand for very long.
         adders: who added jobs, of all queues.
         queued_again: when jobs that had been delivered were queued again, in ms, by id, for the
             latest ``MOST_AGAIN`` of them.
@@ -80,8 +82,7 @@ class Queues:
         self._names: dict[bytes, bytes] = {}
         self.adders = Adders(machine)
         self.queued_again: dict[bytes, int] = {}
-        # Of names whose queues do not exist: jobs with a delay, or in hand for very long.
-        self._absent: dict[bytes, Traffic] = {}
+        self.absent: dict[bytes, Traffic] = {}
 
     def one_name(self, name: bytes) -> bytes:
         """Intern the name of a queue, so that all jobs of the queue share one object."""
@@ -98,7 +99,7 @@ class Queues:
     def create(self, name: bytes) -> Queue:
         """Create the queue ``name``, which must not exist."""
         queue = self.by_name[name] = Queue(name, self._machine.now)
-        queue.traffic = self._absent.pop(name) if name in self._absent else Traffic()
+        queue.traffic = self.absent.pop(name) if name in self.absent else Traffic()
         self.index.put(name, queue)
         self._machine.memory.used += taken_by(name)
         if self.on_create is not None:
@@ -108,14 +109,14 @@ class Queues:
     def known_traffic(self, name: bytes) -> Traffic | None:
         """What was counted of the queue ``name``; None: nothing."""
         queue = self.by_name.get(name)
-        return self._absent.get(name) if queue is None else queue.traffic
+        return self.absent.get(name) if queue is None else queue.traffic
 
     def traffic(self, name: bytes) -> Traffic:
         """Where to count what clients do with jobs of the queue ``name``, which may not exist."""
         queue = self.by_name.get(name)
         if queue is not None:
             return queue.traffic
-        absent = self._absent
+        absent = self.absent
         traffic = absent.get(name)
         if traffic is None:
             if len(absent) >= _MANY_ABSENT:
@@ -263,7 +264,7 @@ class Queues:
         queues = [self.by_name, *self.index.hand_over()]
         self.by_name = {}
         self._left = {}
-        self._absent = {}
+        self.absent = {}
         self.adders.count = 0
         self.queued_again = {}
         return queues

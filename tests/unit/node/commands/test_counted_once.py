@@ -1,9 +1,11 @@
 """Each job counts on one of its holders, so that sums over the nodes are numbers of jobs."""
 
+import random
 from typing import Any
 
 import pytest
 
+from disque_trio.node.core.changes.state_counts import LATER, state_of
 from disque_trio.node.core.jobs.counts import JobCounts
 from disque_trio.node.metrics import Walk
 from tests.support.mesh import Mesh
@@ -176,3 +178,49 @@ def test_the_states_of_all_nodes_add_up_to_the_number_of_jobs(mesh: Mesh) -> Non
         "delayed": 4,
     }
     assert copies == 8 + 4
+
+
+def delayed_ids(mesh: Mesh) -> set[bytes]:
+    """The jobs of ``q`` that wait for their time on all nodes that hold them."""
+    states: dict[bytes, set[str]] = {}
+    for bench in mesh.nodes:
+        for job in bench.node.store.jobs.values():
+            if job.queue == b"q":
+                states.setdefault(job.id, set()).add(state_of(job, bench.now))
+    return {id for id, found in states.items() if found == {LATER}}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_happened_before_each_delayed_job_counts_once(seed: int) -> None:
+    rng = random.Random(seed)
+    mesh = Mesh(3, seed=seed + 1)
+    taken_by: dict[bytes, int] = {}
+    for _ in range(40):
+        index = rng.randrange(3)
+        what = rng.choice(("add", "add", "delay", "take", "take", "nack", "ack", "move", "wait"))
+        if what in ("add", "delay"):
+            delay = ("DELAY", rng.randrange(20, 90)) if what == "delay" else ()
+            mesh.add(index, "RETRY", 600, "REPLICATE", rng.randrange(1, 4), *delay)
+        elif what == "take":
+            id = mesh[index].get("q")
+            mesh.settle()
+            if id is not None:
+                taken_by[id] = index
+        elif what == "move":
+            waiting = mesh[index].client()  # gets a job, from any node, and goes away with it
+            mesh[index].send(waiting, "GETJOB", "FROM", "q")
+            mesh.settle()
+            mesh[index].disconnect(waiting)
+        elif what == "wait":
+            mesh.advance(rng.choice((0.5, 3)))
+        elif taken_by:
+            id, index = taken_by.popitem()
+            words = (
+                ("NACK", id, "DELAY", rng.randrange(20, 90)) if what == "nack" else ("ACKJOB", id)
+            )
+            mesh[index](*words)
+            mesh.settle()
+    mesh.advance(2)
+    found = sum(scanned(bench, "q")["delayed"] for bench in mesh.nodes)
+    assert found == len(delayed_ids(mesh))
+    assert found == sum(first(bench, "q")["delayed"] for bench in mesh.nodes)

@@ -26,6 +26,7 @@ _PATIENCE = 1.0  # s that a scrape waits for what is collected in the background
 _KEPT = 60.0  # s after which that is collected again although nobody asked, or longer ...
 _KEPT_TIMES = 20  # ... if this multiple of its time is
 _AGAIN = 5.0  # s after a failure
+_LOOK = 0.1  # s between looks whether it can begin
 GZIP_HEAD = b"\x1f\x8b\x08\0\0\0\0\0\x04\xff"
 
 
@@ -113,7 +114,7 @@ class Scrapes:
         sources: provide the metrics.
         common: labels of all samples.
         slow: provide those that take long, which ``keep`` collects in the background.
-        failed: is told of an error there.
+        ready: whether there is anything to collect there yet. failed: is told of an error there.
     """
 
     def __init__(
@@ -122,11 +123,13 @@ class Scrapes:
         sources: Sequence[Source],
         common: str = "",
         slow: Sequence[Source] = (),
+        ready: Callable[[], bool] = lambda: True,
         failed: Callable[[Exception], None] | None = None,
     ) -> None:
         self._prefix = prefix
         self._sources = sources
         self._slow = slow
+        self._ready = ready
         self._common = common
         self._failed = failed
         self._formats = Formats()
@@ -143,6 +146,8 @@ class Scrapes:
 
     async def keep(self) -> None:
         """Collect what takes long, now and again, until cancelled."""
+        while not self._ready():  # noqa: ASYNC110  - the core tells nobody
+            await trio.sleep(_LOOK)
         while self._slow:
             self._wanted = trio.Event()
             try:

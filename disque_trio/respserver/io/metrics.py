@@ -152,9 +152,17 @@ class Metrics:
         assert self._engine is not None
         place = self._place
         common = label(place.number) if place is not None else ""
-        scrapes = own = Scrapes(self._prefix, self._sources, common, self._slow, self._failed)
+        engine = self._engine
+        scrapes = own = Scrapes(
+            self._prefix,
+            self._sources,
+            common,
+            self._slow,
+            lambda: not engine.node.loading,
+            self._failed,
+        )
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_measure_lag, self._engine)
+            nursery.start_soon(_measure_lag, engine)
             nursery.start_soon(own.keep)
             if place is not None:
                 others = {n: place.name(n) for n in range(place.count) if n != place.number}

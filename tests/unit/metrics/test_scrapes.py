@@ -243,3 +243,17 @@ async def test_parts_that_follow_each_other_are_one_compressed_page(
                 assert (lines[-1] == "# EOF") == bool(accept)
                 assert "# EOF" not in lines[:-1]
         nursery.cancel_scope.cancel()
+
+
+async def test_nothing_is_collected_in_the_background_before_it_is_ready(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    slow, ready = Slow(), False
+    scrapes = Scrapes("disque", [Source()], slow=[slow], ready=lambda: ready)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(scrapes.keep)
+        assert "slow" not in text(await scrapes.page(request()))
+        assert not slow.asked
+        ready = True
+        assert "slow " in text(await scrapes.page(request()))
+        nursery.cancel_scope.cancel()

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from html import unescape
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from hiredis import ReplyError
@@ -123,11 +124,14 @@ def _console(node: int) -> Iterator[tuple[int, int]]:
     port = free_port()
     command = [sys.executable, "-m", "disque_console.command"]
     command += ["--nodes", f"{HOST}:{node}", "--listen", f"{HOST}:{port}"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            yield port, process.pid
-        finally:
-            process.terminate()
+    quiet = subprocess.DEVNULL
+    with TemporaryDirectory() as state:
+        command += ["--state-dir", state]
+        with subprocess.Popen(command, stdout=quiet, stderr=quiet) as process:
+            try:
+                yield port, process.pid
+            finally:
+                process.terminate()
 
 
 def _get(port: int, path: str) -> str:
@@ -166,7 +170,9 @@ def pages(job: str) -> dict[str, str]:
         "queues, last page": "/queues?page=99999",
         "queues, searched": "/queues?search=999",
         "queues, by a pattern": "/queues?search=queue-*9&sort=in_hand",
+        "overview, 24 hours": "/?range=24h",
         "a queue": "/queue?name=queue-00007",
+        "a queue, 24 hours": "/queue?name=queue-00007&range=24h",
         "jobs": "/jobs",
         "jobs queued": "/jobs?state=queued",
         "jobs in hand": "/jobs?state=active",

@@ -1,11 +1,11 @@
-"""docs/backup.md and docs/nodes.md: what operators type when nodes and jobs are lost."""
+"""docs/backup.md: what operators type when nodes and jobs are lost."""
 
 import re
 
 import pytest
 
 from tests.support.doc_blocks import blocks
-from tests.support.documented import Type, commands, until
+from tests.support.documented import Type, commands
 
 pytestmark = pytest.mark.live
 
@@ -85,26 +85,11 @@ def test_a_queue_that_was_purged_comes_back(type_in: Type) -> None:
     assert re.search(r"\n30\nmail\n", printed)
 
 
-def test_a_lost_node_is_forgotten(type_in: Type) -> None:
-    failed = "redis-cli -p 7711 CLUSTER NODES | grep -q ' fail '"
-    printed = type_in(
-        "nodes.md",
-        three() + add("mail", 10, "REPLICATE 2"),
-        "  kill -9 $(cat /tmp/disque/c/pid)\n  rm -r /tmp/disque/c\n" + until(failed),
-        "A node is lost for good",
-        "  redis-cli -p 7711 CLUSTER INFO | grep known_nodes\n",
-    )
-    before, _, after = printed.partition(" fail ")
-    assert "DISQUE CRITICAL" in before
-    assert re.search(r"^DISQUE OK - 2 of 2 nodes", after, re.MULTILINE)
-    assert "cluster_known_nodes:2" in after
-
-
 def test_every_block_of_these_pages_is_typed() -> None:
     titles = {
         block.titles[1] for page in ("backup", "nodes") for block in blocks(f"docs/{page}.md")
     }
     assert titles == {
         *("Make a backup", "Restore a node", "Restore a cluster", "A queue was purged by mistake"),
-        *("Scaling up", "Scaling down", "A node is lost for good"),
+        *("Scaling up", "Scaling down"),
     }

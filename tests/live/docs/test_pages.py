@@ -153,6 +153,7 @@ def test_copies_are_made_again_after_a_node_is_lost(type_in: Type) -> None:
         "Forget it",
         f"  echo BEFORE\n  {make} || true\n  echo AFTER\n  {again}".replace("\n ||", " ||"),
     )
+    assert "DISQUE CRITICAL - " in printed.partition("BEFORE\n")[0]
     before, after = printed.partition("BEFORE\n")[2].split("AFTER\n")
     assert before == "All jobs have their copies.\n" or re.search(
         r"^q +[123]$", before, re.MULTILINE

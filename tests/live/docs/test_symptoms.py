@@ -116,7 +116,14 @@ SYMPTOMS: dict[str, tuple[str, list[str]]] = {
     ),
     "One tenant floods a queue": (
         three() + add("mail", 50, "GROUP large") + add("mail", 2, "GROUP small"),
-        [r"^ +50 large\n +2 small", "OK", "OK", r"mail +fresh"],
+        [
+            r"^large\n-1\n50\n",
+            r"^small\n-1\n2\n",
+            r"^127.0.0.1\n52\n52\n",
+            "OK",
+            "OK",
+            r"mail +fresh",
+        ],
     ),
     "Producers are refused": (
         three() + quietly("redis-cli -p 7711 PAUSE mail in bcast"),

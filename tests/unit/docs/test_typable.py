@@ -106,12 +106,14 @@ def options(command: Command) -> set[str]:
 
 def unknown(command: Command, words: list[str]) -> set[str]:
     """Return the options among ``words`` that a command does not have."""
-    below = {one.name.rsplit(" ", 1)[-1]: one for one in command.commands}
-    meant = [below[word] for word in words if word in below] or list(command.commands)
+    named = {one: one.name.split()[1:] for one in command.commands}
+    meant = [one for one, names in named.items() if names and set(names) <= set(words)]
+    most = max((len(named[one]) for one in meant), default=0)
+    meant = [one for one in meant if len(named[one]) == most] or list(command.commands)
     known = {name for option in command.options for name in option.names}
     known = known.union(*map(options, meant))
-    named = {found for word in words for found in re.findall(r"^\[?\(?(--?[a-z][\w-]*)", word)}
-    return {name for name in named if name not in known}
+    typed = {found for word in words for found in re.findall(r"^\[?\(?(--?[a-z][\w-]*)", word)}
+    return {name for name in typed if name not in known}
 
 
 def test_options_within_sentences_are_those_of_our_commands() -> None:

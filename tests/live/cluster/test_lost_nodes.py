@@ -121,7 +121,7 @@ def test_a_cluster_is_restored_on_other_machines(tmp_path: Path) -> None:
         wait_until(lambda: not any(node.holds(id.encode()) for id in acked for node in cluster))
         told = rows(cluster[0], "backup", str(backup))
         names = [row["id"] for row in told]
-    cluster = LiveCluster(tmp_path / "new", 3, "--appendonly", "yes")
+    cluster = LiveCluster(tmp_path / "new", 3, "--appendonly", "yes", node_timeout=5_000)
     for node, row in zip(cluster, told, strict=True):
         for path in Path(row["copy"]).iterdir():
             (node.directory / path.name).write_bytes(path.read_bytes())

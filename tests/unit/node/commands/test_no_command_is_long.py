@@ -102,6 +102,8 @@ READS: list[Words] = [
     ("JSCAN", "BUSYLOOP", "STATE", "acked", *["QUEUE", "x"] * 1_000),
     ("JSCAN", 0, "COUNT", MANY, "REPLY", "all"),
     ("JSCAN", "BUSYLOOP", "BODY", "x", "REPLY", "all"),
+    ("JSCAN", "BUSYLOOP", "FEWCOPIES"),
+    ("JSCAN", "BUSYLOOP", "FEWCOPIES", "REPLY", "counts"),
     ("JSCAN", "FIRST", 1_000, "STATE", "fresh", "REPLY", "all"),
     ("JSCAN", "FIRST", 1_000, "STATE", "delayed", "BODY", "x"),
     ("SCANJOBS", "BUSYLOOP"),
@@ -139,6 +141,7 @@ READS: list[Words] = [
 BY_IDS: list[Words] = [
     ("ACKJOB",),
     ("CANCEL",),
+    ("COPYJOB", 0),
     ("DELJOB", "BCAST", "FORCE"),
     ("DEQUEUE",),
     ("ENQUEUE",),

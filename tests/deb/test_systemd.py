@@ -59,6 +59,40 @@ print(count)
 """
 
 
+# What tasks may do under the worker's unit, and what they may not.
+APP = """
+import os, socket, subprocess, sys, tempfile
+from pathlib import Path
+from disque_trio.tasks import Disque
+
+app = Disque()
+
+@app.task(name="plain", queue="shop")
+def plain():
+    subprocess.run([sys.executable, "-c", "print(1)"], check=True, stdout=subprocess.DEVNULL)
+    socket.create_connection(("127.0.0.1", 7711)).close()
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"x")
+    found = []
+    for path in ("/etc/mine", "/usr/mine", "/home/mine"):
+        try:
+            Path(path).write_text("x")
+        except OSError:
+            found.append(path)
+    Path("plain").write_text(" ".join(found))
+
+@app.task(name="apart", queue="shop", process=True)
+def apart():
+    Path("apart").write_text(str(os.getuid()))
+"""
+ENVIRONMENT = """
+DISQUE_WORKER=shop:app --queues shop
+DISQUE_URL=disque://127.0.0.1:7711
+PYTHONPATH=/opt/shop
+"""
+WORKER = "disque-worker.service"
+
+
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Debian]:
     debian = bootstrap(tmp_path_factory.mktemp("debian"), *PACKAGES)
@@ -104,6 +138,27 @@ def test_the_package_under_systemd_from_installing_to_purging(
     machine.run("systemctl start bananaq.service")
     banana = main_pid(machine, "bananaq.service")
     assert machine.run(f"stat -c %U /proc/{banana}").stdout == "bananaq\n"
+
+    # Tasks under the worker's unit.
+    machine.path("/opt/shop").mkdir(parents=True)
+    machine.path("/opt/shop/shop.py").write_text(APP)
+    machine.path("/etc/disque/worker.env").write_text(ENVIRONMENT)
+    example = f"/usr/share/doc/disque-trio/examples/{WORKER}"
+    machine.run(f"sed s,/opt/disque/,/usr/lib/disque/, {example} > /etc/systemd/system/{WORKER}")
+    machine.run("useradd --system disque-worker && systemctl daemon-reload")
+    found = machine.run(f"systemd-analyze security --threshold=20 {WORKER}", check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
+    machine.run(f"systemctl start {WORKER}")
+    for task in ("plain", "apart"):
+        body = '{"args": [], "kwargs": {}}'
+        headers = f"headers 2 task {task} content-type application/json"
+        machine.run(f"disque -p 7711 addjob shop '{body}' 0 retry 60 {headers}")
+    done = machine.path("/var/lib/disque-worker")
+    wait_until(lambda: (done / "plain").exists() and (done / "apart").exists())
+    wait_until(lambda: (done / "plain").read_text() == "/etc/mine /usr/mine /home/mine")
+    machine.run(f"systemctl stop {WORKER}")
+    assert machine.run(f"systemctl show -P Result {WORKER}").stdout == "success\n"
+    machine.run(f"rm /etc/systemd/system/{WORKER} /etc/disque/worker.env")
 
     # The configuration is read again, and written, where the unit allows it.
     machine.run("sed -i 's/^loglevel .*/loglevel warning/' /etc/disque/disque.conf")

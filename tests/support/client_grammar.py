@@ -80,7 +80,7 @@ _RULES: Final = (
 KINDS: Final[Mapping[str, _Maker]] = {
     **dict.fromkeys(
         ("ms-timeout", "count", "min", "max", "bytes", "length", "rate", "ms", "cursor", "port",
-         "bits"),
+         "bits", "attempts"),
         _NUMBER,
     ),
     "seconds": _one_of("1", "1", "2", "3", "5", "5", "10", "100", "1000", "0"),
@@ -113,6 +113,7 @@ KINDS: Final[Mapping[str, _Maker]] = {
         "queued", "active", "acked", "wait-repl", "fresh", "running", "delayed", "retrying", "dead"
     ),
     "event": _one_of("command", "fork"),
+    "why": _one_of("attempts", "expired", "refused", "redriven"),
     **dict.fromkeys(
         ("host", "origin"),
         _one_of("127.0.0.1", "::1", "192.0.2.1", "example.org", "10.0.0.999"),

@@ -19,7 +19,7 @@ Row = tuple[list[bytes], dict[int, set[str]]]
 # Commands that are about no queue: only rules about commands say who may run them.
 CONNECTION = {
     "auth", "client", "discard", "echo", "exec", "hello", "multi", "ping", "quit", "reset",
-    "select", "unwatch", "watch",
+    "select", "unwatch", "watch", "worker",
 }  # fmt: skip
 SERVER = {"acl", "command", "info", "latency", "time"}
 ADMINISTRATION = {  # about all queues at once, or none

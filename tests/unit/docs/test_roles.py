@@ -39,6 +39,7 @@ OWN: Final = frozenset(
         "command|getkeysandflags",
         "command|info",
         "command|list",
+        "worker|report",
     ]
 )
 LOOKING: Final = frozenset(
@@ -91,6 +92,8 @@ CHANGING: Final = frozenset(
 )
 OTHERS: Final = [  # what nobody but an operator may do to other clients
     ["CLIENT", "LIST"],
+    ["WORKER", "LIST"],
+    ["WORKER", "STOP", "1"],
     ["CLIENT", "KILL", "TYPE", "normal"],
     ["CLIENT", "PAUSE", "1000"],
     ["CLIENT", "UNPAUSE"],

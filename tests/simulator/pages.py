@@ -171,7 +171,7 @@ class AllJobs:
     def get(self, id: bytes) -> Job | None:
         """The job ``id``, if the node has it."""
         job = self._registry.get(id)
-        if job is None and self._pages.jobs:
+        if job is None and id and self._pages.jobs:
             for place in self._pages.find(id):
                 job = self._read(*self._pages.at(place))
                 if job.id == id:

@@ -49,6 +49,11 @@ class Prometheus:
             if found["labels"]["alertname"] == alert and found["state"] == "firing"
         ]
 
+    def pending(self) -> list[str]:
+        """The names of the alerts whose condition holds, whether it has lasted long enough or
+        not."""
+        return sorted({found["labels"]["alertname"] for found in self.ask("alerts")["alerts"]})
+
     def scrapes(self, job: str) -> bool:
         """Whether it has scraped the targets of the job, and all are up."""
         health = [
@@ -60,14 +65,15 @@ class Prometheus:
 
 
 @contextmanager
-def prometheus(directory: Path, config: str) -> Iterator[Prometheus]:
-    """Run Prometheus with ``config`` and shortened times. Skips the test if it is not installed."""
+def prometheus(directory: Path, config: str, *, hasty: bool = True) -> Iterator[Prometheus]:
+    """Run Prometheus with ``config``; ``hasty``: with shortened times. Skips the test if it is not
+    installed."""
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("prometheus is not installed")
     directory.mkdir()
     rules = directory / "rules.yml"
-    rules.write_text(in_seconds(RULES.read_text()))
+    rules.write_text(in_seconds(RULES.read_text()) if hasty else RULES.read_text())
     settings = yaml.safe_load(config)
     settings["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     settings["rule_files"] = [str(rules)]

@@ -12,7 +12,7 @@ import pytest
 @contextmanager
 def small_disk(where: Path, megabytes: int) -> Iterator[Path]:
     """Mount a file system of ``megabytes`` at ``where``; skips the test if that is not allowed."""
-    where.mkdir()
+    where.mkdir(exist_ok=True)
     command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(where)]
     if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
         pytest.skip("file systems cannot be mounted here")

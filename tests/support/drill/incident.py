@@ -58,7 +58,7 @@ class Incident:
         before: prepares for it.
         probe: what a client asks meanwhile; returns the error.
         is_cured: what else has to be so in the end.
-        lingers: a pattern of what is told for a while after the cure, on purpose.
+        lingers: a pattern of what is reported for a while after the cure, on purpose.
         proxied: whether the network is broken.
         options: changes what the nodes are started with.
     """

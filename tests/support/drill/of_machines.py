@@ -164,7 +164,7 @@ SPLIT = Incident(
 
 
 def _skew(scene: Scene) -> None:
-    """Start the third node anew with a clock that is an hour ahead."""
+    """Start the third node again with a clock that is an hour ahead."""
     node, file = scene.stage.cluster[2], scene.stage.directory / "wrong-clock"
     file.write_text("3600000")
     node.stop()

@@ -56,7 +56,7 @@ POISON = Incident(
     _poison,
     names={"mail": "pictures"},
     repair=_fix,
-    done="mend the task",
+    done="fix the task",
     is_cured=lambda scene: (scene.stage.directory / "painted").exists(),
     lingers="dead-letters|DisqueDeadLetters|DisqueWorkerDying|DisqueManyRequeues|became dead",
 )

@@ -94,8 +94,8 @@ class Answer:
         """The elements with their attributes, as a browser parses them."""
         found: list[tuple[str, dict[str, str]]] = []
         parser = HTMLParser()
-        parser.handle_starttag = lambda tag, attributes: found.append(  # type: ignore[method-assign]
-            (tag, {name: value or "" for name, value in attributes})
+        parser.handle_starttag = lambda tag, attrs: found.append(  # type: ignore[method-assign]
+            (tag, {name: value or "" for name, value in attrs})
         )
         parser.feed(self.text)
         return found

@@ -26,7 +26,7 @@ UNNAMED: Final = {
 
 
 @dataclass(slots=True)
-class Row:
+class Tenant:
     """The jobs of one name.
 
     Attributes:
@@ -63,8 +63,8 @@ class Breakdown:
         older: nodes of releases that cannot tell. problems: other errors, by node.
     """
 
-    rows: Sequence[Row]
-    others: Row
+    rows: Sequence[Tenant]
+    others: Tenant
     names: int
     unread: int
     older: Sequence[str]
@@ -88,8 +88,8 @@ def added_up(
     problems: Sequence[tuple[str, str]],
 ) -> Breakdown:
     """Add up the nodes' replies to QTOP. Raises ProtocolError: one is none."""
-    rows: dict[str, Row] = {}
-    others = Row("")
+    rows: dict[str, Tenant] = {}
+    others = Tenant("")
     names = unread = 0
     for _, reply in answers:
         if reply is None:
@@ -97,7 +97,7 @@ def added_up(
         fields = dict(pairs(reply))
         for entry in elements(fields.get("rows")):
             name, *counts = elements(entry, 5)
-            found = rows.setdefault(text(name), Row(text(name)))
+            found = rows.setdefault(text(name), Tenant(text(name)))
             found.add(*map(integer, counts))
         more, *rest = map(integer, elements(fields.get("others"), 5))
         names += more

@@ -11,7 +11,7 @@ from disque_trio.respclient.values import elements, integer, text
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerReport:
+class ProcessReport:
     """What a worker process says of itself (WORKER REPORT).
 
     Attributes:
@@ -36,7 +36,7 @@ class WorkerReport:
     order: str = ""
 
 
-def read_reports(node: str, reply: Reply) -> list[WorkerReport]:
+def read_reports(node: str, reply: Reply) -> list[ProcessReport]:
     """Read what WORKER LIST tells on ``node``. Raises ProtocolError."""
     found = []
     for entry in elements(reply):
@@ -46,7 +46,7 @@ def read_reports(node: str, reply: Reply) -> list[WorkerReport]:
         told = dict(pairs)
         queues = tuple(value for name, value in pairs if name == "queue")
         found.append(
-            WorkerReport(
+            ProcessReport(
                 node,
                 integer(id),
                 told.get("worker", ""),
@@ -81,7 +81,7 @@ class WorkerRow:
 
     clients: list[Client] = field(default_factory=list)
     jobs: list[ShownJob] = field(default_factory=list)
-    report: WorkerReport | None = None
+    report: ProcessReport | None = None
 
     @property
     def name(self) -> str:
@@ -135,7 +135,7 @@ class WorkerRow:
 def workers(
     clients: Iterable[Client],
     running: Iterable[tuple[str, ShownJob]],
-    reports: Sequence[WorkerReport] = (),
+    reports: Sequence[ProcessReport] = (),
 ) -> list[WorkerRow]:
     """The workers among ``clients``, by name: those that have jobs, or report what they do, or
     whose last command was a worker's.

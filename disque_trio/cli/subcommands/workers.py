@@ -11,7 +11,7 @@ from disque_trio.cli.subcommands.subcommand import Call, Subcommand
 from disque_trio.client.shown import ShownJob
 from disque_trio.overview.clients import Client, read_clients
 from disque_trio.overview.workers import (
-    WorkerReport,
+    ProcessReport,
     WorkerRow,
     read_reports,
     worker_fields,
@@ -53,7 +53,7 @@ def _describe(parser: Parser) -> None:
 async def _run(call: Call) -> int:
     clients: list[Client] = []
     running: list[tuple[str, ShownJob]] = []
-    reports: list[WorkerReport] = []
+    reports: list[ProcessReport] = []
     async with reach(call) as reached:
         status = reached.complain(call)
         for member in reached.members:

@@ -23,7 +23,7 @@ from disque_trio.node.core.jobs.job import ACKED, FLAG_PAUSED, QUEUED, WAIT_REPL
 from disque_trio.node.core.jobs.marked import MARK_SHARDS
 from disque_trio.node.core.node import Node
 from disque_trio.node.core.pages.segment import LATER, Segment
-from disque_trio.node.core.queues.line_walk import LineWalk
+from disque_trio.node.core.queues.line_walk import OldestFirst
 from disque_trio.node.core.queues.queue import Queue
 from disque_trio.resp.ints import parse_int
 from disque_trio.resp.reply import encode
@@ -104,7 +104,7 @@ class FirstJobs(Sliced):
         self._shard = 0  # the next one of the marked jobs
         self._others: dict[bytes, int] = {}  # jobs in queues that are not fresh, by queue
         self._queues: Iterator[Queue] | None = None  # those to count
-        self._lines: LineWalk | None = None
+        self._lines: OldestFirst | None = None
         self._segments: list[Segment] = []  # to read, the next one last
         self._reading = False
         self._unread = 0
@@ -215,7 +215,7 @@ class FirstJobs(Sliced):
             if self._stage != FRESH or not self._count:
                 return True
         if self._lines is None:
-            self._lines = LineWalk(self._with_fresh())
+            self._lines = OldestFirst(self._with_fresh())
         trailers, now = self._node.store.trailers, self._node.now
         while self.spent < most:
             part = self._lines.part(_NO_LIMIT if self._conditions else self._rank_limit)

@@ -10,7 +10,7 @@ from disque_trio.node.core.worker_reports import (
     MOST_BYTES,
     MOST_FIELDS,
     STOP,
-    WorkerReport,
+    ReportOfWorker,
 )
 from disque_trio.resp.reply import OK, Value, encode, integer
 from disque_trio.respserver.batches import Listing
@@ -58,7 +58,7 @@ def _stop(node: Node, client: Client, args: list[bytes]) -> None:
     client.out.append(integer(found is not None))
 
 
-def _listed(node: Node, entry: tuple[Client, WorkerReport]) -> Value:
+def _listed(node: Node, entry: tuple[Client, ReportOfWorker]) -> Value:
     client, report = entry
     return [
         client.id,

@@ -50,7 +50,7 @@ from disque_trio.node.core.unique.claims import Claims
 from disque_trio.node.core.unique.key_drops import KeyDrops
 from disque_trio.node.core.unique.voter import Voter
 from disque_trio.node.core.user_budgets import Budgets
-from disque_trio.node.core.worker_reports import WorkerReports
+from disque_trio.node.core.worker_reports import ReportsOfWorkers
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import PacketError, PacketWriter
 from disque_trio.resp.reply import null_array
@@ -187,7 +187,7 @@ class Node(Machine):
             core, admissions, self.ticks.schedules, self.topics.bindings, self.queue_pauses.known
         )
         self.put_off = PutOffCommands(core)
-        self.worker_reports = WorkerReports()
+        self.worker_reports = ReportsOfWorkers()
         self.topics.is_full = self.budgets.is_full
         self._pages = core.paging.pages
         self._figures = Figures(

@@ -14,7 +14,7 @@ MOST_FIELDS: Final = 64
 MOST_BYTES: Final = 4_096  # of a report
 
 
-class WorkerReport:
+class ReportOfWorker:
     """A report.
 
     Attributes:
@@ -29,7 +29,7 @@ class WorkerReport:
         self.order = order
 
 
-class WorkerReports:
+class ReportsOfWorkers:
     """The last reports of the worker processes that are connected to a node.
 
     Attributes:
@@ -37,17 +37,17 @@ class WorkerReports:
     """
 
     def __init__(self) -> None:
-        self.by_client: dict[Client, WorkerReport] = {}
+        self.by_client: dict[Client, ReportOfWorker] = {}
 
     def take(self, client: Client, fields: list[bytes], now: int) -> bytes:
         """Take what ``client`` reports at ``now`` (ms). Return what it is asked to do; empty:
         nothing."""
         before = self.by_client.get(client)
         order = b"" if before is None else before.order
-        self.by_client[client] = WorkerReport(fields, now, order)
+        self.by_client[client] = ReportOfWorker(fields, now, order)
         return order
 
-    def order(self, id: int, order: bytes) -> WorkerReport | None:
+    def order(self, id: int, order: bytes) -> ReportOfWorker | None:
         """Ask the process whose connection has the ``id`` to do ``order``; return its report. None:
         no such connection reports. HAND_BACK is not taken back by STOP."""
         for client, report in self.by_client.items():

@@ -47,7 +47,7 @@ class MarkedJobs:
         return shards
 
 
-class HeldJobs(Registry[Job]):
+class MarkingRegistry(Registry[Job]):
     """All jobs of one node, by id.
 
     Attributes:

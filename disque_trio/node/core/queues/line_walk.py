@@ -6,7 +6,7 @@ from disque_trio.node.core.jobs.job import Job
 from disque_trio.node.core.queues.queue import Queue, chunk_after, place_after
 
 
-class LineWalk:
+class OldestFirst:
     """Walks over the jobs of ``queues`` that are in memory: line by line, that is, those of one
     queue, group and priority together, the oldest first. Each that stays comes once."""
 

@@ -41,7 +41,7 @@ from disque_trio.node.core.jobs.job import (
     first_due,
 )
 from disque_trio.node.core.jobs.marked import FLAGS as FLAGS_MARKED
-from disque_trio.node.core.jobs.marked import HeldJobs
+from disque_trio.node.core.jobs.marked import MarkingRegistry
 from disque_trio.node.core.jobs.outcomes import RING_MASK, Outcomes
 from disque_trio.node.core.jobs.progress import Progress
 from disque_trio.node.core.jobs.replicas import Replicas
@@ -165,7 +165,7 @@ class JobStore:
         entropy: Callable[[int], bytes],
     ) -> None:
         machine = self.machine = services.machine
-        jobs = self.jobs = HeldJobs()
+        jobs = self.jobs = MarkingRegistry()
         trailers = self.trailers = Trailers(machine.memory, services.peers, jobs.marked)
         queues = self.queues = Queues(machine)
         replicas = self.replicas = Replicas(own, services)

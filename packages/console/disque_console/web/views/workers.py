@@ -16,7 +16,7 @@ from disque_console.web.answers import parted
 from disque_console.web.views.clients import all_clients, named
 from disque_console.web.visit import Shown, Visit
 from disque_trio.client.shown import ShownJob
-from disque_trio.overview.workers import WorkerReport, read_reports, workers
+from disque_trio.overview.workers import ProcessReport, read_reports, workers
 from disque_trio.respclient.errors import DisqueError
 
 RUNNING_KEPT: Final = 8.0  # s: nodes look at all their jobs for it
@@ -61,9 +61,9 @@ async def view(visit: Visit) -> Shown:
     )
 
 
-async def all_reports(visit: Visit) -> list[WorkerReport]:
+async def all_reports(visit: Visit) -> list[ProcessReport]:
     """What worker processes say of themselves, on nodes that know it and may tell the visitor."""
-    found: list[WorkerReport] = []
+    found: list[ProcessReport] = []
     for address, reply in await visit.every("WORKER", "LIST"):
         with suppress(DisqueError):
             if not isinstance(reply, DisqueError):

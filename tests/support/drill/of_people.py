@@ -123,7 +123,7 @@ def _taken(scene: Scene) -> Counter[str]:
 
 NOISY = Incident(
     "a tenant fills a queue that others use",
-    {LOOK: "[0-9]{3} noisy"},
+    {LOOK: "^noisy$"},
     SOON,
     SYMPTOMS,
     "One tenant floods a queue",

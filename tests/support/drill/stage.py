@@ -225,7 +225,7 @@ class Stage:
         script = re.sub(r"\b77[12][1-3]\b", lambda port: ports[port[0]], script)
         places = {"abc"[node.index]: node.directory for node in self.cluster}
         script = re.sub(r"/tmp/disque/([abc])\b(?!\w)", lambda found: str(places[found[1]]), script)
-        return script.replace("/tmp/disque/", f"{self.directory}/")
+        return script.replace(".venv/bin/", "").replace("/tmp/disque/", f"{self.directory}/")
 
     def type(self, script: str) -> str:
         """Type a script of the documentation in the directory of the first node; returns what it

@@ -30,7 +30,7 @@ def test_a_cure_is_in_the_section_of_its_page(letter: str) -> None:
 def test_the_commands_of_a_cure_are_those_between_its_words() -> None:
     assert "QSET mail GROUPS fair" in cure_of("symptoms.md", "One tenant floods a queue")
     assert "--group small" not in cure_of("symptoms.md", "One tenant floods a queue")
-    assert "uniq -c" in look_of("symptoms.md", "One tenant floods a queue")
+    assert "QTOP mail BY group" in look_of("symptoms.md", "One tenant floods a queue")
 
 
 def test_a_row_says_who_was_silent_and_whether_the_cure_helped() -> None:

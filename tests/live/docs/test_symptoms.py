@@ -84,8 +84,8 @@ SYMPTOMS: dict[str, tuple[str, list[str]]] = {
         ],
     ),
     "Jobs are in the wrong queue": (
-        three() + add("mial", 12),
-        [r"^mial +12 .* never", r"^12$", r"^mail +12 "],
+        three() + add("mails", 12),
+        [r"^mails +12 .* never", r"^12$", r"^mail +12 "],
     ),
     "Jobs become dead letters": (
         three()

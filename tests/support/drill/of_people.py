@@ -158,7 +158,7 @@ def _misplace(scene: Scene) -> None:
     body = '{"args": [0], "kwargs": {}}'
     words = ("HEADERS", 2, "task", "app.mail", "content-type", "application/json")
     chunk = 10_000
-    one = packed("ADDJOB", "mial", body, 5000, "ASYNC", "RETRY", 600, *words)
+    one = packed("ADDJOB", "mails", body, 5000, "ASYNC", "RETRY", 600, *words)
     for first in range(0, scene.jobs, chunk):
         count = min(chunk, scene.jobs - first)
         node = scene.stage.cluster[first // chunk % 3]
@@ -167,12 +167,12 @@ def _misplace(scene: Scene) -> None:
 
 WRONG_QUEUE = Incident(
     "{jobs:,} jobs in the wrong queue",
-    {QUEUES: "mial", ALERT: "DisqueNoWorker"},
+    {QUEUES: "mails", ALERT: "DisqueNoWorker"},
     SOON * 3,
     SYMPTOMS,
     "Jobs are in the wrong queue",
     _misplace,
-    is_cured=lambda scene: _is_empty(scene, "mial"),
+    is_cured=lambda scene: _is_empty(scene, "mails"),
     lingers="mail|waits-long|no-worker|NoWorker|WaitTooLong",
 )
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -198,25 +197,33 @@ def test_memory_that_is_short_or_full_on_a_node_alone(disque_server: NodeFactory
     over(node, "memory-full")
 
 
-@contextmanager
-def slowed(pid: int) -> Iterator[None]:
-    """Let a process run for a small part of the time."""
-    ended = threading.Event()
+class Slowed:
+    """Lets a process run for a small part of the time, as a context.
 
-    def stop_and_go() -> None:
-        while not ended.is_set():
-            os.kill(pid, signal.SIGSTOP)
-            ended.wait(0.2)
-            os.kill(pid, signal.SIGCONT)
-            ended.wait(0.02)
+    Attributes:
+        part: s that it runs, of some 0.2 s.
+    """
 
-    thread = threading.Thread(target=stop_and_go)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    def __init__(self, pid: int) -> None:
+        self.part = 0.02
+        self._pid = pid
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._stop_and_go)
+
+    def _stop_and_go(self) -> None:
+        while not self._ended.is_set():
+            os.kill(self._pid, signal.SIGSTOP)
+            self._ended.wait(0.2)
+            os.kill(self._pid, signal.SIGCONT)
+            self._ended.wait(self.part)
+
+    def __enter__(self) -> "Slowed":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
 
 
 def test_a_file_that_takes_long_to_load(disque_server: NodeFactory) -> None:
@@ -225,8 +232,9 @@ def test_a_file_that_takes_long_to_load(disque_server: NodeFactory) -> None:
     node.kill()
     node = start_process(node.directory, node.port, *AOF[:2], "--port", str(node.port))
     try:
-        with slowed(node.process.pid):
+        with Slowed(node.process.pid) as slowed:
             assert wait_for_ping(node)
+            slowed.part = 0.004  # it loads now, and looks at itself once a second
             assert begun(node, "loading").severity == "warning"
         over(node, "loading")
     finally:

@@ -28,7 +28,9 @@ def test_qstat_gives_its_fields_in_their_order(talk: Wire) -> None:
     add_job(talk)
     talk("GETJOB", "FROM", "q")
     fields = pairs(talk("QSTAT", "q"))
-    assert fields == {
+    times = [name for name in fields if name.startswith(("wait-", "processing-"))]
+    assert len(times) == 10
+    assert {name: value for name, value in fields.items() if name not in times} == {
         "name": b"q",
         "len": 1,
         "age": fields["age"],
@@ -46,6 +48,10 @@ def test_qstat_gives_its_fields_in_their_order(talk: Wire) -> None:
         "wanted-ago": fields["wanted-ago"],
         "died-ago": -1,
         "jobs-died": 0,
+        "jobs-added": 2,
+        "jobs-delivered": 1,
+        "jobs-imported": 0,
+        "jobs-exported": 0,
     }
     assert list(fields)[:10] == [
         "name", "len", "age", "idle", "blocked", "import-from", "import-rate", "jobs-in",

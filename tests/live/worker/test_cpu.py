@@ -50,7 +50,8 @@ def test_tasks_for_which_there_is_no_process_wait_in_their_queue_and_not_in_slot
     rig.noted("sms", count=20)
     with rig.client() as client:
         assert client.qlen("cpu") == 5
-    assert len(rig.notes("begun")) == worker.status()["in_hand"] == 1
+    assert len(rig.notes("begun")) == 1
+    wait_until(lambda: worker.status()["in_hand"] == 1)
     rig.open("a")
     for id in ids:
         assert app.handle(id).get(HANG_SECONDS) == ["a", False]

@@ -76,9 +76,13 @@ def test_the_cluster_is_told_as_the_pages_and_the_command_show_it(
     worker = node.wire()
     worker("CLIENT", "SETNAME", "disque-worker:host:7")
     worker("GETJOB", "FROM", name)
-    workers = {row["worker"]: row for row in program.ask("GET", "/workers")["workers"]}
-    [job] = workers["disque-worker:host:7"]["jobs"]
-    assert job["queue"] == name
+
+    def taken() -> list[str]:
+        rows = program.ask("GET", "/workers")["workers"]
+        jobs = [row["jobs"] for row in rows if row["worker"] == "disque-worker:host:7"]
+        return [job["queue"] for job in sum(jobs, [])]
+
+    wait_until(lambda: taken() == [name])  # it may tell what it knew some seconds ago
     wire("CRON", "SET", "nightly", "0 3 * * *", "reports", "x")
     rows = program.ask("GET", "/schedules")["schedules"]
     [row] = [row for row in rows if row["name"] == "nightly"]

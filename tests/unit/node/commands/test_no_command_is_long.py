@@ -135,6 +135,7 @@ READS: list[Words] = [
     ("SELECT", 0),
     ("SLOWLOG", "GET", -1),
     ("TIME",),
+    ("WORKER", "LIST"),
     ("AUTH", *["x"] * WORDS),
 ]
 # What is given the ids of all jobs.
@@ -180,6 +181,8 @@ WRITES: list[Words] = [
     ("QSET", "q", "MAXLEN", 1),
     ("QSET", "*", "DEAD", "dead"),
     ("REDRIVE", "q"),
+    ("WORKER", "REPORT", *["queue", "x"] * 32),
+    ("WORKER", "REPORT", *["x"] * WORDS),
     ("RESET",),
     ("QUIT",),
     ("MONITOR",),

@@ -109,6 +109,7 @@ class PacketHandlers:
                 known.pinged = True
                 self._acquainted(known, False)
         elif member is known:
+            link.answered = True
             self._hear_pong(known)
         if (known.flags ^ sender_flags(packet)) & NODE_LEAVING:
             known.flags ^= NODE_LEAVING

@@ -18,6 +18,7 @@ class Link:
     Attributes:
         outgoing: this node opened it.
         up: packets can be sent over it.
+        answered: the other side has answered over it.
         local_ip, remote_ip: text; empty until the other side has answered.
         node_id: id of the member it belongs to, for the membership; None for an incoming link.
         refused: it could not be opened since no process listens at the other side.
@@ -28,6 +29,7 @@ class Link:
     def __init__(self, outgoing: bool) -> None:
         self.outgoing = outgoing
         self.up = False
+        self.answered = False
         self.local_ip = ""
         self.remote_ip = ""
         self.node_id: bytes | None = None

@@ -89,6 +89,10 @@ class Member:
         """Whether packets can be sent to it."""
         return self.link is not None and self.link.up
 
+    def answered(self) -> bool:
+        """Whether packets can be sent to it, and it has answered over this connection."""
+        return self.link is not None and self.link.up and self.link.answered
+
 
 class Members:
     """The table of the other nodes.

@@ -457,11 +457,12 @@ class Membership(Peers):
         ]
 
     def unlinked(self) -> list[tuple[bytes, str]]:
-        """The members that may be well, but to which there is no connection: ids and addresses."""
+        """The members that may be well, but to which there is no connection over which they answer,
+        as one that they accept and close: ids and addresses."""
         return [
             (member.id, format_address(member.ip, member.port))
             for member in self._members.all()
-            if not (member.connected() or member.flags & _NOT_LINKED)
+            if not (member.answered() or member.flags & _NOT_LINKED)
         ]
 
     def describe(self) -> str:

@@ -54,6 +54,16 @@ def test_a_connection_that_is_missing_is_named() -> None:
     assert of_cluster(one)[0].about == f"{two.ip}:{two.port}"
 
 
+def test_a_connection_that_the_other_side_only_accepts_counts_as_missing() -> None:
+    wires = Wires()
+    one, two, _ = wires.join(3)
+    [link] = [link for link in one.links if link.outgoing and link.other.machine is two]
+    link.answered = False
+    assert link.up
+    assert kinds(of_cluster(one)) == ["peer-unlinked"]
+    wires.wait(lambda: not of_cluster(one), 2)
+
+
 def test_only_the_side_without_a_majority_is_split() -> None:
     wires = Wires()
     machines = wires.join(5)

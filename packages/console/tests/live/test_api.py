@@ -79,8 +79,8 @@ def test_the_cluster_is_told_as_the_pages_and_the_command_show_it(
 
     def taken() -> list[str]:
         rows = program.ask("GET", "/workers")["workers"]
-        jobs = [row["jobs"] for row in rows if row["worker"] == "disque-worker:host:7"]
-        return [job["queue"] for job in sum(jobs, [])]
+        found = [row for row in rows if row["worker"] == "disque-worker:host:7"]
+        return [job["queue"] for row in found for job in row["jobs"]]
 
     wait_until(lambda: taken() == [name])  # it may tell what it knew some seconds ago
     wire("CRON", "SET", "nightly", "0 3 * * *", "reports", "x")

@@ -144,7 +144,7 @@ class Requeue:
         if job.taking is not None and self._machine.now - job.taking.last_seen >= TELL_AFTER:
             self._replicas.announce(job, bus.QUEUED)  # they may have heard that it left
         store.put(job)
-        store.queues.queued_again[job.id] = self._machine.now
+        store.queues.queued_again.note(job.id, self._machine.now)
         store.progress.note(job)
         if self._notes.noting:
             self._notes.note(schema.QUEUED, job, schema.BY_DISCONNECT)

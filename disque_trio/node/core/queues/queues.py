@@ -9,6 +9,7 @@ from disque_trio.node.core.pages.pages import Pages
 from disque_trio.node.core.queues.adders import Adders, QueueAdders
 from disque_trio.node.core.queues.deaths import Deaths
 from disque_trio.node.core.queues.queue import QUEUE_OVERHEAD, Queue
+from disque_trio.node.core.queues.queued_again import QueuedAgain
 from disque_trio.node.core.queues.traffic import Traffic
 from disque_trio.protocol.serialjob import paused_queue
 from disque_trio.respserver.client import Client
@@ -16,7 +17,6 @@ from disque_trio.respserver.machine import LONGEST_REST, Machine
 
 _MANY_NAMES: Final = 1_000
 _MANY_LEFT: Final = 5_000  # queues to remove at a time; a few milliseconds
-MOST_AGAIN: Final = 100_000
 _MANY_ABSENT: Final = 10_000  # names whose counts are kept although there is no queue
 
 
@@ -62,8 +62,7 @@ class Queues:
         absent: what clients did with jobs of queues that do not exist: these have a delay, or were
             in hand for very long.
         adders: who added jobs, of all queues.
-        queued_again: when jobs that had been delivered were queued again, in ms, by id, for the
-            latest ``MOST_AGAIN`` of them.
+        queued_again: when jobs that had been delivered were queued again.
         max_idle: how long an unused empty queue is kept, in ms.
     """
 
@@ -81,7 +80,7 @@ class Queues:
         self._left: dict[Queue, None] = {}  # that never had a job, and that nobody waits for now
         self._names: dict[bytes, bytes] = {}
         self.adders = Adders(machine)
-        self.queued_again: dict[bytes, int] = {}
+        self.queued_again = QueuedAgain()
         self.absent: dict[bytes, Traffic] = {}
 
     def one_name(self, name: bytes) -> bytes:
@@ -266,5 +265,5 @@ class Queues:
         self._left = {}
         self.absent = {}
         self.adders.count = 0
-        self.queued_again = {}
+        self.queued_again = QueuedAgain()
         return queues

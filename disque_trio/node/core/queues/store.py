@@ -51,7 +51,7 @@ from disque_trio.node.core.jobs.uniques import Uniques
 from disque_trio.node.core.jobs.waits import ReplicationWaits
 from disque_trio.node.core.queues.limits import Limits
 from disque_trio.node.core.queues.queue import Queue
-from disque_trio.node.core.queues.queues import MOST_AGAIN, Queues
+from disque_trio.node.core.queues.queues import Queues
 from disque_trio.node.core.rpc.services import Services
 from disque_trio.node.core.shared.policies import Policies
 from disque_trio.protocol.serialjob import deljob
@@ -311,10 +311,7 @@ class JobStore:
         if queue.length == 1:
             queue.filled = self.machine.now
         if job.nacks or job.deliveries:
-            again = queues.queued_again
-            again[job.id] = self.machine.now
-            if len(again) > MOST_AGAIN:
-                del again[next(iter(again))]
+            queues.queued_again.note(job.id, self.machine.now)
         if queues.interests is not None:
             queues.interests.note(queue)
         if queue.waiters:
@@ -373,16 +370,12 @@ class JobStore:
 
     def _waits_since(self, job: Job) -> int:
         """When ``job``, which was queued until now, was due or queued again, in ms."""
-        if job.nacks or job.deliveries:
-            since = self.queues.queued_again.get(job.id)
-            if since is not None:
-                return since
+        # A client may have left before it got it: it was queued again then, and nothing counts it.
+        since = self.queues.queued_again.at(job.id)
+        if since == 0 and (job.nacks or job.deliveries):
             # Too many came again since then: about when it was queued, or was to be queued again.
-            return max(first_due(job), int(job.qtime - job.retry * 1000))
-        if self.queues.queued_again:
-            # Its client may have left before it got it.
-            return self.queues.queued_again.get(job.id, first_due(job))
-        return first_due(job)
+            since = int(job.qtime - job.retry * 1000)
+        return max(first_due(job), since)
 
     def hand_out(self, queue: Queue, job: Job | None = None) -> Job:
         """Take ``job``, or the first one, of ``queue`` for a client, here or on another node: that
@@ -494,8 +487,7 @@ class JobStore:
             memory.shares.job_grew(id, job.queue, -JOB_OVERHEAD - len(body or b""))
         if self.evictable:
             self.evictable.pop(id, None)
-        if self.queues.queued_again:
-            self.queues.queued_again.pop(id, None)
+        self.queues.queued_again.drop(id)
         if self.progress.waiting:
             self.progress.waiting.pop(id, None)
         if more:

@@ -263,7 +263,10 @@ class Client(Commands):
         node, after their retry time. The node also tells when a job is cancelled (``WITHCANCELS``).
         """
         supply = Supply(self._router, self._in_flight, queues, withheaders, pattern, calm)
-        return [Jobs(self._in_flight, supply.take, leave=supply.pause) for _ in range(count)]
+        return [
+            Jobs(self._in_flight, supply.take, leave=supply.pause, on_its_way=supply.on_its_way)
+            for _ in range(count)
+        ]
 
     async def work(
         self,

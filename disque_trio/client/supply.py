@@ -73,6 +73,11 @@ class Supply:
         if self._feed is not None:
             self._feed.retire()
 
+    async def on_its_way(self) -> None:
+        """Wait until no job is on its way, after ``pause``."""
+        if self._feed is not None:
+            await self._feed.stopped.wait()
+
     async def _pushed(self, session: Session) -> HeldJob | None:
         """Return the next job that this node pushes; None if it cannot push."""
         feed = self._feed

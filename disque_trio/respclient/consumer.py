@@ -17,6 +17,7 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
             return.
         ack: whether asking for the next delivery acknowledges the previous one.
         leave: called when nothing more is wanted from ``take``, at least for now.
+        on_its_way: waits until, after ``leave``, no delivery is on its way any more.
     """
 
     def __init__(
@@ -26,11 +27,13 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
         *,
         ack: bool = True,
         leave: Callable[[], object] | None = None,
+        on_its_way: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self._in_flight = in_flight
         self._take = take
         self._ack = ack
         self._leave = leave
+        self._on_its_way = on_its_way
         self._given: list[D] = []
         self._stopped = False
         self._waiting: CancelScope | None = None
@@ -76,6 +79,14 @@ class DeliveryLoop(AsyncIterator[D], Generic[D]):
         if self._leave is not None:
             self._leave()
         await library().lowlevel.checkpoint()
+
+    async def quiet(self) -> None:
+        """Wait, after ``stop``, until the server has heard of it and no delivery is on its way.
+
+        What is given back from then on, also over another connection, does not come here again.
+        """
+        if self._on_its_way is not None:
+            await self._on_its_way()
 
     async def aclose(self) -> None:
         """Give back deliveries that are not settled; even when cancelled, for a short time.

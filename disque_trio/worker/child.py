@@ -238,6 +238,8 @@ class Child:
         if slots.in_hand:
             self._log.notice("jobs are handed back", jobs=len(slots.in_hand))
         self._settling.cancel()
+        with trio.move_on_after(within / 2):  # a node may hang
+            await slots.quiet()
         slots.hand_back(within)
         await trio.sleep(_LAST_WORDS)
         # A task ignores its cancellation. Its job comes again, since the connection breaks.

@@ -132,6 +132,13 @@ class Slots:
                 for loop in lane.loops:
                     nursery.start_soon(loop.stop)
 
+    async def quiet(self) -> None:
+        """Wait, after ``stop``, until no job is on its way: one that is handed back would come to
+        another connection of this process, and once more to the queue when that is closed."""
+        for lane in self._lanes:
+            for loop in lane.loops:
+                await loop.quiet()
+
     def hand_back(self, within: float) -> None:
         """Cancel the tasks. Their jobs are queued again, which does not count as a failure.
 

@@ -179,6 +179,26 @@ async def test_a_stopped_loop_keeps_its_connection_until_its_job_is_done() -> No
         await node.wait_for(lambda: node.open_connections == 1)
 
 
+async def test_a_stopped_loop_tells_when_no_job_is_on_its_way_any_more() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        pushing(node, 0)
+        first, other = client.loops("q", count=2)
+        held = await anext(first)
+        for loop in (first, other):
+            await loop.stop()
+        assert "CONSUME STOP" not in seen(node)
+        await other.quiet()
+        assert "CONSUME STOP" in seen(node)
+        await held.nack()
+
+
+async def test_a_loop_that_never_took_a_job_is_quiet() -> None:
+    async with fake_node() as node, connect([node.address]) as client:
+        [loop] = client.loops("q", count=1)
+        await loop.stop()
+        await loop.quiet()
+
+
 async def test_handlers_share_a_connection_with_one_credit_each() -> None:
     async with fake_node() as node, connect([node.address]) as client:
         pushing(node)

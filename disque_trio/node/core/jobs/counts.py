@@ -5,7 +5,7 @@ counts of its own if it was among the first ``most`` queues; all others share on
 each event is counted exactly once, and stays where it was counted.
 
 The time that a job waited is measured from when it was queued again, the time that it was processed
-from when it was delivered. Both moments are kept for the latest ``MOST_TIMES`` jobs.
+from when it was delivered. Both moments are kept for the latest jobs.
 """
 
 from typing import Final
@@ -35,9 +35,8 @@ from disque_trio.eventlog.schema import (
 )
 from disque_trio.histogram import JOB_TIMES, MS, Histogram
 from disque_trio.node.core.jobs.job import Job
+from disque_trio.node.core.jobs.moments import MOST, Moments
 
-MOST_TIMES: Final = 100_000
-_NEVER: Final = -1
 _AGAIN: Final = (BY_RETRY, BY_NACK, BY_ENQUEUE, BY_DISCONNECT)
 _MADE_HERE: Final = (BY_DEATH, BY_REDRIVE)
 
@@ -82,21 +81,21 @@ class JobCounts:
 
     Args:
         most: how many queues have their own.
-        most_times: for how many jobs it keeps since when they have waited or been processed.
+        most_times: for how many jobs it keeps since when they have waited or been processed, at
+            most.
 
     Attributes:
         by_queue: the counts of queues that have their own.
         rest: those of all others.
     """
 
-    def __init__(self, most: int, most_times: int = MOST_TIMES) -> None:
+    def __init__(self, most: int, most_times: int = MOST) -> None:
         self.most = most
         self.by_queue: dict[bytes, QueueCounts] = {}
         self.rest = QueueCounts()
         # Since when, in ms, by job id.
-        self._queued: dict[bytes, int] = {}  # queued again
-        self._delivered: dict[bytes, int] = {}
-        self._most_times = most_times
+        self._queued = Moments(most_times)  # queued again
+        self._delivered = Moments(most_times)
 
     def of(self, queue: bytes) -> QueueCounts:
         """The counts that include the jobs of ``queue``: its own, if it can have them."""
@@ -128,8 +127,8 @@ class JobCounts:
         if event == DELIVERED:
             counts = self.by_queue.get(job.queue) or self.of(job.queue)
             counts.delivered += 1
-            since = self._queued.pop(job.id, _NEVER) if self._queued else _NEVER
-            if since == _NEVER:
+            since = self._queued.pop(job.id)
+            if since == 0:
                 since = job.ctime // 1_000_000
                 if job.delay:
                     since += int(job.delay) * 1000
@@ -137,7 +136,7 @@ class JobCounts:
                 counts.wait = Histogram(JOB_TIMES, MS)
             counts.wait.observe(now - since if now > since else 0)
             if job.retry:
-                self._begin(self._delivered, job, now)
+                self._delivered.note(job.id, now)
         elif event == ACKED:
             self._acked(job, reason, now)
         elif event == ADDED:
@@ -147,10 +146,10 @@ class JobCounts:
         elif event == QUEUED:
             if reason in _AGAIN:
                 self.of(job.queue).requeued += 1
-                self._delivered.pop(job.id, None)
-                self._begin(self._queued, job, now)
+                self._delivered.pop(job.id)
+                self._queued.note(job.id, now)
             elif job.nacks or job.deliveries:  # imported, after it was delivered elsewhere
-                self._begin(self._queued, job, now)
+                self._queued.note(job.id, now)
         elif event == NACKED:
             self.of(job.queue).nacked += 1
         elif event == DELETED and reason == BY_FASTACK:
@@ -158,23 +157,15 @@ class JobCounts:
         else:
             self._count_rare(event, job)
 
-    def _begin(self, times: dict[bytes, int], job: Job, now: int) -> None:
-        """Note that ``job`` begins to wait or be processed, maybe again. Keeps only the latest
-        times."""
-        times[job.id] = now
-        if len(times) > self._most_times:
-            del times[next(iter(times))]
-
     def _acked(self, job: Job, reason: Reason, now: int) -> None:
-        since = self._delivered.pop(job.id, _NEVER)
-        if self._queued:
-            self._queued.pop(job.id, None)
+        since = self._delivered.pop(job.id)
+        self._queued.pop(job.id)
         # The queue of a job that this node does not hold is unknown.
         if reason == BY_PEER or (job.body is None and not job.queue):
             return
         counts = self.by_queue.get(job.queue) or self.of(job.queue)
         counts.acked += 1
-        if since != _NEVER:
+        if since:
             if counts.processing is None:
                 counts.processing = Histogram(JOB_TIMES, MS)
             counts.processing.observe(now - since if now > since else 0)
@@ -191,5 +182,5 @@ class JobCounts:
             counts.cancelled += 1
         elif event != DELETED and event != EXPORTED:
             return
-        self._queued.pop(job.id, None)
-        self._delivered.pop(job.id, None)
+        self._queued.pop(job.id)
+        self._delivered.pop(job.id)

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Final
 
 from disque_trio.node.core.jobs.job import Job
+from disque_trio.node.core.jobs.moments import Moments
 from disque_trio.node.core.jobs.registry import Registry
 from disque_trio.node.core.pages.pages import Pages
 from disque_trio.node.core.queues.adders import Adders, QueueAdders
 from disque_trio.node.core.queues.deaths import Deaths
 from disque_trio.node.core.queues.queue import QUEUE_OVERHEAD, Queue
-from disque_trio.node.core.queues.queued_again import QueuedAgain
 from disque_trio.node.core.queues.traffic import Traffic
 from disque_trio.protocol.serialjob import paused_queue
 from disque_trio.respserver.client import Client
@@ -80,7 +80,7 @@ class Queues:
         self._left: dict[Queue, None] = {}  # that never had a job, and that nobody waits for now
         self._names: dict[bytes, bytes] = {}
         self.adders = Adders(machine)
-        self.queued_again = QueuedAgain()
+        self.queued_again = Moments()
         self.absent: dict[bytes, Traffic] = {}
 
     def one_name(self, name: bytes) -> bytes:
@@ -265,5 +265,5 @@ class Queues:
         self._left = {}
         self.absent = {}
         self.adders.count = 0
-        self.queued_again = QueuedAgain()
+        self.queued_again = Moments()
         return queues

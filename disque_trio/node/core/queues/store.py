@@ -487,7 +487,7 @@ class JobStore:
             memory.shares.job_grew(id, job.queue, -JOB_OVERHEAD - len(body or b""))
         if self.evictable:
             self.evictable.pop(id, None)
-        self.queues.queued_again.drop(id)
+        self.queues.queued_again.pop(id)
         if self.progress.waiting:
             self.progress.waiting.pop(id, None)
         if more:

@@ -4,7 +4,7 @@ from typing import Any
 
 from disque_trio.log_times import merge
 from disque_trio.node.core.jobs.counts import JobCounts
-from disque_trio.node.core.queues.queued_again import QueuedAgain
+from disque_trio.node.core.jobs.moments import Moments
 from disque_trio.node.core.queues.traffic import EXACT, STEP, WINDOW, Times
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench
@@ -167,7 +167,7 @@ def test_a_job_whose_wait_was_forgotten_waits_about_from_its_queueing(bench: Ben
     bench.get()
     bench.now += 50_000
     bench("NACK", id)
-    bench.node.queues.queued_again = QueuedAgain()
+    bench.node.queues.queued_again = Moments()
     bench.now += 600
     bench.get()
     assert times(bench) == {0: 1, 10: 1}

@@ -6,12 +6,10 @@ from disque_trio import humanize
 from disque_trio.cli.subcommands.printing import Column
 from disque_trio.cli.subcommands.reach import Reached, reach
 from disque_trio.cli.subcommands.scanning import shown_jobs
-from disque_trio.cli.subcommands.short_of_copies import counts, make
+from disque_trio.cli.subcommands.short_of_copies import conditions, counts, make
 from disque_trio.cli.subcommands.subcommand import Call, Failure, Subcommand
 from disque_trio.client.shown import ShownJob
-from disque_trio.overview.names import to_bytes
 from disque_trio.process.options import Parser, count, period
-from disque_trio.resp.command import Argument
 from disque_trio.respclient.errors import DisqueError, first_of
 
 WAIT: Final = 10.0  # s for the copies of one request, by default
@@ -96,12 +94,10 @@ def _why(reached: Reached) -> str:
 
 async def _list(call: Call, reached: Reached) -> None:
     """List the jobs."""
-    conditions: list[Argument] = ["FEWCOPIES"]
-    for queue in call.arguments.queue:
-        conditions += ["QUEUE", to_bytes(queue)]
+    wanted = conditions(call.arguments.queue)
     rows: list[tuple[ShownJob, str]] = []
     for member in reached.members:
-        async for page in shown_jobs(member, conditions, 0):
+        async for page in shown_jobs(member, wanted, 0):
             rows += [(job, member.address) for job in page]
             if len(rows) > call.arguments.limit:
                 break

@@ -8,7 +8,7 @@ import trio
 
 from disque_trio.cli.subcommands.progress import Meter
 from disque_trio.cli.subcommands.reach import Member
-from disque_trio.client import replies
+from disque_trio.cli.subcommands.scanning import pages
 from disque_trio.overview.names import to_bytes
 from disque_trio.resp.command import Argument
 from disque_trio.respclient.values import elements, integer, text
@@ -19,7 +19,8 @@ STEP: Final = 1_500
 """Jobs that a node visits for one reply: its maximum."""
 
 
-def _conditions(queues: Sequence[str]) -> list[Argument]:
+def conditions(queues: Sequence[str]) -> list[Argument]:
+    """The conditions of JSCAN for such jobs of ``queues`` (empty: of all)."""
     found: list[Argument] = ["FEWCOPIES"]
     for queue in queues:
         found += ["QUEUE", to_bytes(queue)]
@@ -31,49 +32,35 @@ async def counts(members: Sequence[Member], queues: Sequence[str]) -> Counter[st
     DisqueError."""
     found: Counter[str] = Counter()
     for member in members:
-        cursor = b"0"
-        while True:
-            words = _conditions(queues)
-            reply = await member.ask("JSCAN", cursor, "COUNT", STEP, *words, "REPLY", "counts")
-            cursor, page = replies.page(reply)
+        async for page in pages(member, STEP, [*conditions(queues), "REPLY", "counts"]):
             for entry in page:
                 queue, number = elements(entry, 2)
                 found[text(queue)] += integer(number)
-            if cursor == b"0":
-                break
     return found
 
 
 async def make(
     members: Sequence[Member], queues: Sequence[str], seconds: float, progress: Meter
-) -> int:
+) -> None:
     """Make the copies that jobs of ``queues`` lack, on all nodes at once. ``seconds``: how long to
-    wait for those of one request. Returns how many jobs have all theirs. Raises DisqueError."""
-    done = 0
+    wait for those of one request. Raises DisqueError."""
 
     async def on(member: Member) -> None:
-        nonlocal done
         async for ids in _batches(member, queues):
-            number = integer(await member.ask("COPYJOB", round(seconds * 1000), *ids))
-            done += number
-            progress.add(number)
+            progress.add(integer(await member.ask("COPYJOB", round(seconds * 1000), *ids)))
 
     async with trio.open_nursery() as nursery:
         for member in members:
             nursery.start_soon(on, member)
-    return done
 
 
 async def _batches(member: Member, queues: Sequence[str]) -> AsyncIterator[list[str]]:
     """The ids of the jobs with too few copies that a node sees to."""
     ids: list[str] = []
-    cursor = b"0"
-    while True:
-        reply = await member.ask("JSCAN", cursor, "COUNT", STEP, *_conditions(queues))
-        cursor, page = replies.page(reply)
+    async for page in pages(member, STEP, conditions(queues)):
         ids += [text(id) for id in page]
-        while len(ids) >= BATCH or (ids and cursor == b"0"):
+        while len(ids) >= BATCH:
             yield ids[:BATCH]
             del ids[:BATCH]
-        if cursor == b"0":
-            return
+    if ids:
+        yield ids

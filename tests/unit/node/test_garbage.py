@@ -62,7 +62,6 @@ async def test_clients_that_come_work_and_go_leave_no_cycles_behind(
                 for _ in range(CONNECTIONS):
                     await _work(port)
                 left = min(left, gc.collect())
-            gc.unfreeze()
             gc.enable()
         server.daemon.stop("the test is over")
     logging.close()
@@ -78,10 +77,10 @@ class Ring:
 
 @pytest.fixture
 def _collector() -> Iterator[None]:
-    """Set up the collector as a node does at its start."""
+    """Set up the collector as a node does at its start. What is frozen stays so: to look through
+    all tests at each collection takes a second."""
     collect_garbage()
     yield
-    gc.unfreeze()
     gc.enable()
 
 

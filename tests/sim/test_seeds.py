@@ -9,7 +9,7 @@ from tests.simulator.plan import CALM, LIVENESS, SAFETY, TIMELY
 from tests.simulator.spoiled import only_stops
 
 SEEDS = int(os.environ.get("SIM_SEEDS", "1000"))
-BLOCK = 50  # seeds per test, so that test processes can share the work
+BLOCK = 20  # seeds per test, so that test processes share the work evenly
 JOIN_SEEDS = 12
 TIMELY_SHARE = 50  # of so many seeds, one more is run in timely mode
 

@@ -129,7 +129,7 @@ REASONS: Final[Mapping[Kind, tuple[Reason, ...]]] = {
     DELIVERED: (),
     WORKING: (),
     NACKED: (),
-    ACKED: (BY_CLIENT, BY_PEER),
+    ACKED: (BY_CLIENT, BY_PEER, BY_REDRIVE),
     DEQUEUED: (BY_COMMAND, BY_PEER),
     EXPORTED: (),
     IMPORTED: (),

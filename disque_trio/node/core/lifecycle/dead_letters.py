@@ -274,5 +274,5 @@ class DeadLetters:
         ttl = self._policies.of(to).ttl or DEFAULT_TTL
         ending = Ending(REDRIVEN, to=to, ttl=ttl, letter=letter)
         self._successors.make(job, ending, True)
-        self._ack_gc.end(job, ending, schema.BY_CLIENT)
+        self._ack_gc.end(job, ending, schema.BY_REDRIVE)
         self._successors.announce(job, ending)

@@ -414,3 +414,21 @@ def test_what_comes_after_a_pause_is_noted_in_full() -> None:
     source.note("queued", job)
     lines = LineWriter("0" * 40).lines(source.events).splitlines()
     assert [json.loads(line)["event"] for line in lines] == ["queued", "paused", "queued"]
+
+
+def test_a_letter_that_is_sent_back_is_ended_by_redrive_and_by_no_client(mesh: Mesh) -> None:
+    mesh[0]("QSET", "q", "ATTEMPTS", 1, "DEAD", "dead")
+    mesh.advance(1)
+    mesh.add(0, "REPLICATE", 2)
+    (taken,) = mesh[0]("GETJOB", "FROM", "q")
+    mesh[0]("NACK", taken[1])
+    mesh.advance(1)
+    for index in range(3):
+        noted(mesh, index)
+    mesh[0].send(mesh[0].me, "REDRIVE", "dead")
+    mesh.advance(1)
+    found = [noted(mesh, index) for index in range(3)]
+    acked = [[what[:2] for what in one if what[0] == "acked"] for one in found]
+    assert acked[0] == [("acked", "redrive")]
+    assert sorted(acked[1] + acked[2]) == [("acked", "peer")]
+    assert ("added", "redrive") in [what[:2] for what in found[0]]

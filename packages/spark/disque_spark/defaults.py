@@ -6,3 +6,4 @@ DEFAULT_NODES = "127.0.0.1:7711"
 # Queues whose names begin with this hold leases, not work.
 LEASE_QUEUES = "spark-leases/"
 PARQUET, DELTA, ICEBERG = FORMATS = ("parquet", "delta", "iceberg")  # table formats
+AUTO, LOCAL, SPARK = ENGINES = ("auto", "local", "spark")  # where an audit is done

@@ -8,11 +8,10 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from disque_spark.client import DEFAULT_PORT
 from disque_spark.defaults import DEFAULT_NODES
@@ -21,6 +20,9 @@ from disque_trio.process.options import size as any_size
 from disque_trio.process.options import whole, whole_period
 from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import Tls
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 # Options of all sources that connect to nodes.
 CONNECTION = (
@@ -222,6 +224,8 @@ def batch_of(rows: Sequence[Sequence[object]], schema: pa.Schema) -> pa.RecordBa
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
+def arrow_schema(schema: "StructType") -> pa.Schema:
     """The Arrow schema in which Spark expects record batches of ``schema``."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     return to_arrow_schema(schema, timezone="UTC")

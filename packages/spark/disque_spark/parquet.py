@@ -6,29 +6,29 @@ Spark itself reads local files. For remote ones it would need Hadoop's library f
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from disque_spark.files import Location
 from disque_spark.remote import FAILURES, in_a_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 50_000  # rows in a record batch
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def read_files(
-    spark: SparkSession,
+    spark: "SparkSession",
     files: Sequence[Location],
     schema: pa.Schema,
     base: Location | None = None,
     name: str | None = None,
-) -> DataFrame:
+) -> "DataFrame":
     """The rows of ``files``.
 
     Args:
@@ -37,6 +37,9 @@ def read_files(
         base: the directory that contains those directories; None: there are none.
         name: name of an additional column, for the name of a row's file; None: no such column.
     """
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     frame_schema = from_arrow_schema(schema)
     whole = schema if name is None else schema.append(pa.field(name, pa.string()))
     if not files:

@@ -15,11 +15,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
+from disque_spark.append_only import find_files
 from disque_spark.archive import read_archive
 from disque_spark.audit.manifest import FINDINGS, JOBS
 from disque_spark.audit.tables import read_table
 from disque_spark.client import Arg
-from disque_spark.datasources.aof import find_files, read_all
+from disque_spark.datasources.aof import read_all
 from disque_spark.files import Place, location, settings_of
 from disque_spark.notes import note, noted
 from disque_spark.sink.adder import Adder

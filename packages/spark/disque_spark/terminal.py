@@ -6,13 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from pyspark.sql import SparkSession
-
-from disque_spark.classic import work_done
 from disque_spark.package import is_remote
 from disque_trio import humanize
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _MOST_WIDTH = 79
 _BAR = 16
@@ -121,7 +121,7 @@ class TerminalProgress:
                 print(f"\r{'':<{_width()}}\r", end="", file=sys.stderr, flush=True)
 
     @contextmanager
-    def of(self, spark: SparkSession) -> Iterator[None]:
+    def of(self, spark: "SparkSession") -> Iterator[None]:
         """Show the share of the session's work that is done, during the block."""
         if not self._shown:
             yield
@@ -134,10 +134,19 @@ class TerminalProgress:
             finally:
                 spark.removeProgressHandler(hear)
             return
+        from disque_spark.classic import work_done
+
+        with self.showing(lambda: work_done(spark)):
+            yield
+
+    @contextmanager
+    def showing(self, share: Callable[[], float | None]) -> Iterator[None]:
+        """Show the share of the work that is done, as ``share`` returns it, during the block."""
+        if not self._shown:
+            yield
+            return
         over = threading.Event()
-        watcher = threading.Thread(
-            target=self._watch, args=(over, lambda: work_done(spark)), daemon=True
-        )
+        watcher = threading.Thread(target=self._watch, args=(over, share), daemon=True)
         watcher.start()
         try:
             yield

@@ -5,20 +5,22 @@ whose last event is not long before the new ones. Older files are searched only 
 creation time is not in any line: others cannot be there.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+import pyarrow.compute as pc
 
 from disque_spark.audit import stages
-from disque_spark.audit.jobs import JOB_SCHEMA
+from disque_spark.audit.engine import BUCKET, Engine, Step, Tasks, packed, unpacked
+from disque_spark.audit.hashes import hashes_of
 from disque_spark.audit.judging import clocks
 from disque_spark.audit.manifest import (
     DAY,
     DEPTHS,
     JOBS,
     MINUTES,
+    TICKS,
     Day,
     Manifest,
     Minutes,
@@ -30,13 +32,16 @@ from disque_spark.audit.minute_files import NO_MINUTE, Kept, Target, queue_minut
 from disque_spark.audit.queue_minutes import MINUTE, SECOND
 from disque_spark.audit.stages import (
     Written,
+    divided,
+    jobs_written,
     partial_of_jobs,
     partial_of_segments,
     write_jobs,
 )
 from disque_spark.audit.store import Store
 from disque_spark.files import Location
-from disque_spark.parquet import read_files
+from disque_spark.options import batch_of
+from disque_spark.parquet import parquet_file
 from disque_spark.segments import PACKING
 
 BUCKET_BYTES = 128 << 20  # size of the lines whose jobs one task holds
@@ -44,11 +49,14 @@ MAX_SMALL = 16  # small files of a day before they are merged
 SMALL_BYTES = 4 << 20  # a file of a full bucket is larger than this
 MAX_MINUTE_FILES = 32  # files of minutes of a day before they are merged
 SLACK = 3_600_000  # ms that nodes' clocks may be apart, if nothing is known about them
-MOST_CORES = 1 << 16
 MOST_DAYS = 400  # days whose depths are written at once
+BUCKET_IDS = 1 << 20  # ids that are looked up together
 
-_IDS = pa.schema([JOB_SCHEMA.field("id")])
-_BORN = pa.schema([JOB_SCHEMA.field(name) for name in ("id", "ctime")])
+# Ids of new jobs (``file`` -1), with whether they were certainly created lately, and of old ones.
+_LOOKED = pa.schema([(BUCKET, pa.int32()), ("file", pa.int32()), ("ids", pa.binary())])
+# The old files that have new jobs. ``strange``: new jobs, not created lately, that are in none.
+_FOUND = pa.schema([("file", pa.int32()), ("strange", pa.int64())])
+_NONE = -1
 Named = tuple[str, Part]  # a day, and a file of it
 
 
@@ -65,30 +73,35 @@ class JobsTable:
         counted: files from which minutes were computed.
     """
 
-    def __init__(self, spark: SparkSession, store: Store, manifest: Manifest, stamp: str) -> None:
-        self._spark = spark
+    def __init__(self, engine: Engine, store: Store, manifest: Manifest, stamp: str) -> None:
+        self._engine = engine
         self._store = store
         self._manifest = manifest
-        self._place = stages.Target(store.place(JOBS), stamp)
+        self._place = stages.Target(store.place(JOBS), store.place(TICKS), stamp)
         self._stamp = stamp
-        self._cores = 0
         self.looked_up: list[str] = []
         self.rewritten: list[str] = []
         self.counted: list[str] = []
 
     def buckets(self, size: int) -> int:
         """The number of buckets for ``size`` bytes of lines."""
-        self._cores = self._cores or cores(self._spark)
-        return max(self._cores, -(-size // BUCKET_BYTES))
-
-    def partial(self, segments: Sequence[Location], size: int) -> DataFrame:
-        """The partial jobs of ``segments``, which have ``size`` bytes of lines."""
-        return partial_of_segments(self._spark, segments, self._manifest.nodes, self.buckets(size))
+        return max(self._engine.cores, -(-size // BUCKET_BYTES))
 
     def written(self, segments: Sequence[Location], size: int) -> Written:
-        """Write the jobs of ``segments``, not yet merged with the table."""
-        rows = self.partial(segments, size)
-        return write_jobs(rows, self._manifest.nodes, self.buckets(size), self._place)
+        """Write the jobs of ``segments``, which have ``size`` bytes of lines, not yet merged with
+        the table."""
+        tasks, step = self.plan(segments, size)
+        return write_jobs(self._engine, tasks, step)
+
+    def plan(self, segments: Sequence[Location], size: int) -> tuple[Tasks, Step]:
+        """How ``written`` does that."""
+        nodes, buckets = self._manifest.nodes, self.buckets(size)
+        tasks = partial_of_segments(segments, nodes, buckets)
+        return tasks, jobs_written(nodes, buckets, self._place)
+
+    def _write(self, partial: Tasks, buckets: int) -> Written:
+        step = jobs_written(self._manifest.nodes, buckets, self._place)
+        return write_jobs(self._engine, partial, step)
 
     def add(self, new: Written, older: Sequence[Location] = ()) -> None:
         """Merge what ``written`` returned into the tables.
@@ -139,33 +152,36 @@ class JobsTable:
         first = [named for named in parts if named[1].open or named[1].latest >= near]
         near_files = {part.file for _, part in first}
         rest = [named for named in parts if named[1].file not in near_files]
-        files = [self._path((day, part)) for day in new.parts for part in new.parts[day]]
+        delta = [(day, part) for day in new.parts for part in new.parts[day]]
         # The ctime of a job is the same in all lines, whatever the node's clock, so a file that has
         # such a job is near, too. Files with jobs that lack it are open.
-        made = f.floor(f.col("ctime") / 1_000_000)
-        born = f.coalesce(made >= new.seen.first - self._slack(), f.lit(False))
-        delta = read_files(self._spark, files, _BORN).select("id", born.alias("born"))
-        found = (
-            delta.join(self._ids(first), "id", "left")
-            if first
-            else delta.withColumn("file", f.lit(None).cast("string"))
-        )
-        strange = f.count_if(f.col("file").isNull() & ~f.col("born")).alias("strange")
-        rows = found.groupBy("file").agg(strange).collect()
-        names = {row["file"] for row in rows if row["file"] is not None}
-        if rest and any(row["strange"] for row in rows):
-            others = delta.where(~f.col("born")).join(self._ids(rest), "id")
-            names.update(row["file"] for row in others.select("file").distinct().collect())
-        return [named for named in parts if named[1].file in names]
+        made = (new.seen.first - self._slack()) * 1_000_000
+        found, strange = self._look_up(delta, first, made)
+        if rest and strange:
+            found |= self._look_up(delta, rest, made)[0]
+        return [named for named in parts if named[1].file in found]
+
+    def _look_up(
+        self, delta: Sequence[Named], old: Sequence[Named], made: int
+    ) -> tuple[set[str], int]:
+        """Look up the jobs of the files ``delta`` in ``old`` ones. Returns the names of those that
+        have some, and how many jobs that were not created after ``made`` (a ctime) are in none."""
+        self.looked_up += [part.file for _, part in old]
+        names = [part.file for _, part in old]
+        rows = sum(part.rows for _, part in (*delta, *old))
+        buckets = max(self._engine.cores, -(-rows // BUCKET_IDS))
+        ids = _ids_of(list(map(self._path, delta)), buckets, made)
+        if old:
+            ids = ids.plus(_ids_of(list(map(self._path, old)), buckets))
+        found = self._engine.rows(ids, Step(buckets, _found_in, _FOUND))
+        files = pc.unique(found.column("file")).to_pylist()
+        strange = pc.sum(found.column("strange")).as_py() or 0
+        return {names[file] for file in files if file != _NONE}, strange
 
     def _slack(self) -> int:
         """The most ms that the clocks of nodes are apart, as far as is known."""
         ahead = clocks(self._manifest).ahead
         return SLACK + 2 * (max(ahead, default=0) - min(ahead, default=0))
-
-    def _ids(self, parts: Sequence[Named]) -> DataFrame:
-        self.looked_up += [part.file for _, part in parts]
-        return read_files(self._spark, list(map(self._path, parts)), _IDS, name="file")
 
     def _merged(
         self, new: Written, touched: Sequence[Named], older: Sequence[Location]
@@ -176,10 +192,10 @@ class JobsTable:
         old = [*map(self._path, touched), *older]
         self.rewritten += [path.name for path in old]
         buckets = self.buckets(PACKING * sum(path.size() for path in [*delta, *old]))
-        rows = partial_of_jobs(self._spark, old, buckets)
+        rows = partial_of_jobs(old, buckets)
         if delta:
-            rows = rows.unionByName(partial_of_jobs(self._spark, delta, buckets, old=False))
-        merged = write_jobs(rows, self._manifest.nodes, buckets, self._place)
+            rows = rows.plus(partial_of_jobs(delta, buckets, old=False))
+        merged = self._write(rows, buckets)
         self._remove(touched)
         for path in delta:
             path.delete()
@@ -199,8 +215,7 @@ class JobsTable:
         paths = list(map(self._path, small))
         self.rewritten += [path.name for path in paths]
         buckets = max(1, -(-size // BUCKET_BYTES))
-        rows = partial_of_jobs(self._spark, paths, buckets)
-        written = write_jobs(rows, self._manifest.nodes, buckets, self._place)
+        written = self._write(partial_of_jobs(paths, buckets), buckets)
         self._remove(small)
         self._insert(written)
 
@@ -217,7 +232,7 @@ class JobsTable:
         last = manifest.last // DAY
         days = range(max((since or manifest.first) // DAY, last - MOST_DAYS), last + 1)
         target = Target(self._store.place(MINUTES), self._store.place(DEPTHS), self._stamp, days)
-        written = list(queue_minutes(self._spark, files, self.buckets(size), since, kept, target))
+        written = list(queue_minutes(self._engine, files, self.buckets(size), since, kept, target))
         first = since - since % DAY
         for day, old in manifest.days.items():
             if start_of(day) < first:
@@ -269,10 +284,54 @@ class JobsTable:
         return kept, others
 
 
-def cores(spark: SparkSession) -> int:
-    """The number of Spark's cores, which is its default number of tasks."""
-    tasks = spark.range(MOST_CORES).select(f.spark_partition_id().alias("task"))
-    return int(tasks.agg(f.max("task")).collect()[0][0]) + 1
+def _ids_of(files: Sequence[Location], buckets: int, made: int | None = None) -> Tasks:
+    """The ids of the jobs in some files, in buckets.
+
+    Args:
+        made: None: the files are old ones. Otherwise, they are new, and jobs whose ctime is at
+            least this were created lately.
+    """
+    groups = stages.in_groups(files)
+    numbers = {path: number for number, path in enumerate(files)}
+
+    def task(group: int) -> Iterator[pa.RecordBatch]:
+        for path in groups[group]:
+            file = numbers[path] if made is None else _NONE
+            columns = ["id"] if made is None else ["id", "ctime"]
+            with parquet_file(path) as parquet:
+                for batch in parquet.iter_batches(stages.ROWS, columns=columns):
+                    ids = pa.table([batch.column("id")], names=["id"])
+                    if made is not None:
+                        born = pc.fill_null(pc.greater_equal(batch.column("ctime"), made), False)
+                        ids = ids.append_column("born", born)
+                    parts = divided(ids, hashes_of(batch.column("id")), buckets)
+                    yield batch_of(
+                        [(bucket, file, packed(mine)) for bucket, mine in parts], _LOOKED
+                    )
+
+    return Tasks(len(groups), task, _LOOKED)
+
+
+def _found_in(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The old files that have some of the new jobs; both are in ``batches``."""
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    new = [unpacked(row["ids"]) for row in rows if row["file"] == _NONE]
+    if not new:
+        return
+    delta = pa.concat_tables(new)
+    ids = delta.column("id").combine_chunks()
+    known = np.zeros(len(ids), bool)
+    files = set()
+    for row in rows:
+        if row["file"] != _NONE:
+            there = pc.is_in(ids, unpacked(row["ids"]).column("id").combine_chunks()).to_numpy(
+                False
+            )
+            if there.any():
+                files.add(row["file"])
+                known |= there
+    strange = int(np.count_nonzero(~known & ~delta.column("born").to_numpy()))
+    yield batch_of([(_NONE, strange), *((file, 0) for file in sorted(files))], _FOUND)
 
 
 def day_name(number: int) -> str:

@@ -12,16 +12,16 @@ from dataclasses import asdict
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from disque_spark.audit.classify import Finding
 from disque_spark.audit.clocks import Clocks, clocks_by_id, ranks_of
+from disque_spark.audit.engine import Engine, Tasks
 from disque_spark.audit.evidence import Logs
 from disque_spark.audit.findings import NEEDED, as_batch, clock_findings, judged
 from disque_spark.audit.gaps import FOR_EVER, Gap, gaps_of
 from disque_spark.audit.manifest import FINDINGS, JOBS, Manifest, Part, day_of, least_rows
 from disque_spark.audit.rules import Rules
-from disque_spark.audit.stages import ROWS, tasks
+from disque_spark.audit.stages import ROWS
 from disque_spark.audit.store import Store
 from disque_spark.files import Location
 from disque_spark.options import batch_of
@@ -105,9 +105,9 @@ class Judge:
     """
 
     def __init__(
-        self, spark: SparkSession, store: Store, manifest: Manifest, rules: Rules, stamp: str
+        self, engine: Engine, store: Store, manifest: Manifest, rules: Rules, stamp: str
     ) -> None:
-        self._spark = spark
+        self._engine = engine
         self._store = store
         self._manifest = manifest
         self._rules = rules
@@ -154,7 +154,7 @@ class Judge:
                 name = write_findings(found, place, stamp)
                 yield batch_of([(number, name, counts, due)], _JUDGED)
 
-        for row in tasks(self._spark, len(groups), task, _JUDGED).collect():
+        for row in self._engine.rows(Tasks(len(groups), task, _JUDGED)).to_pylist():
             day, part = wanted[row["part"]]
             if row["file"] or part.found:
                 self._manifest.changed.append(f"{FINDINGS}/{day}")

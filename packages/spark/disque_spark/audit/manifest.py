@@ -269,6 +269,8 @@ class Manifest:
             return {"": self.held} if self.held else {}
         if table == TICKS:
             return {day: [ticks.file] for day, ticks in self.ticks.items()}
+        if table == FINDINGS and not self.aofs:
+            return self.found_files()
         found: dict[str, list[str]] = {}
         for name, day in self.days.items():
             if table == JOBS:
@@ -277,18 +279,24 @@ class Manifest:
                 files = [minutes.file for minutes in day.minutes]
             elif table == DEPTHS:
                 files = day.depths or []
-            elif self.aofs:
-                files = day.shown
             else:
-                files = [part.found for part in day.jobs if part.found]
+                files = day.shown
             if files:
                 found[name] = sorted(files)
-        if table == FINDINGS and self.clocks and not self.aofs:
+        return found
+
+    def found_files(self) -> dict[str, list[str]]:
+        """The names of the files of findings as they are without append-only files, by day."""
+        found: dict[str, list[str]] = {}
+        for name, day in self.days.items():
+            files = sorted(part.found for part in day.jobs if part.found)
+            if files:
+                found[name] = files
+        if self.clocks:
             found.setdefault(day_of(self.last), []).append(self.clocks)
-        if table == FINDINGS and not self.aofs:
-            for name, ticks in self.ticks.items():
-                if ticks.found:
-                    found.setdefault(name, []).append(ticks.found)
+        for name, ticks in self.ticks.items():
+            if ticks.found:
+                found.setdefault(name, []).append(ticks.found)
         return found
 
     def own_files(self) -> dict[str, dict[str, set[str]]]:
@@ -297,16 +305,8 @@ class Manifest:
             table: {day: set(files) for day, files in self.files(table).items()}
             for table in (JOBS, MINUTES, DEPTHS, HELD_JOBS, TICKS, FINDINGS)
         }
-        findings = found[FINDINGS]
-        for name, day in self.days.items():
-            known = {part.found for part in day.jobs if part.found}
-            if known:
-                findings.setdefault(name, set()).update(known)
-        if self.clocks:
-            findings.setdefault(day_of(self.last), set()).add(self.clocks)
-        for name, ticks in self.ticks.items():
-            if ticks.found:
-                findings.setdefault(name, set()).add(ticks.found)
+        for name, files in self.found_files().items():
+            found[FINDINGS].setdefault(name, set()).update(files)
         return found
 
     def drop_days(self, keep: int | None) -> bool:

@@ -11,9 +11,9 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
+from disque_spark.audit.engine import BUCKET, Engine, Step, Tasks, packed, unpacked
+from disque_spark.audit.hashes import hashes_of
 from disque_spark.audit.manifest import DAY, day_of
 from disque_spark.audit.queue_minutes import (
     BUCKETED,
@@ -25,7 +25,7 @@ from disque_spark.audit.queue_minutes import (
     minutes_of,
     places_of,
 )
-from disque_spark.audit.stages import scan, tasks, unpacked
+from disque_spark.audit.stages import divided, scan
 from disque_spark.files import Location
 from disque_spark.options import batch_of
 from disque_spark.parquet import parquet_file, write_file
@@ -34,6 +34,7 @@ _TIME = pa.timestamp("us", tz="UTC")
 # Roles of rows on their way into the table: computed, rewritten, or only there for their depth.
 NEW, OLD, BEFORE = range(3)
 _ROLE_SCHEMA = pa.schema([*MINUTE_SCHEMA, ("depth", pa.int64()), ("role", pa.int8())])
+_BY_QUEUE = pa.schema([(BUCKET, pa.int32()), ("rows", pa.binary())])
 NO_MINUTE = -1
 MOST_FILES = 16  # the most files of a day that one run writes
 _FILE_SCHEMA = pa.schema([("day", pa.string()), ("file", pa.string()), ("last", pa.int64())])
@@ -70,7 +71,7 @@ class Target(NamedTuple):
 
 
 def queue_minutes(
-    spark: SparkSession,
+    engine: Engine,
     files: Sequence[Location],
     buckets: int,
     since: int,
@@ -83,7 +84,7 @@ def queue_minutes(
     Args:
         files: files of the table ``jobs``: all that have an event in these minutes, or in the
             second before.
-        buckets: number of tasks that aggregate minutes.
+        buckets: number of buckets in which minutes are aggregated.
 
     Returns:
         Day, name and last minute of each file; NO_MINUTE for files of depths.
@@ -94,17 +95,22 @@ def queue_minutes(
         recent = pc.greater_equal(batch.column("last_event").cast(pa.int64()), needed)
         return bucketed(batch.filter(recent), buckets)
 
+    outputs = min(buckets, MOST_FILES)
+
     def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found: dict[int, list[tuple[pa.Table, pa.Table]]] = {}
         for batch in batches:
             for row in batch.to_pylist():
+                if row["kept"] is not None:
+                    yield _by_queue(unpacked(row["kept"]), outputs)
+                    continue
                 pair = unpacked(row["sums"]), unpacked(row["times"])
-                found.setdefault(row["bucket"], []).append(pair)
+                found.setdefault(row[BUCKET], []).append(pair)
         for pairs in found.values():
             sums, times = map(pa.concat_tables, zip(*pairs, strict=True))
             minutes = minutes_of(sums, times)
             new = minutes.filter(pc.greater_equal(minutes.column("minute"), since))
-            yield from with_role(new, NEW).to_batches()
+            yield _by_queue(with_role(new, NEW), outputs)
 
     kept_paths = [(path, OLD) for path in kept.rewritten]
     kept_paths += [(path, BEFORE) for path in (*kept.others, *kept.depths)]
@@ -115,23 +121,28 @@ def queue_minutes(
         with parquet_file(path) as file:
             names = [name for name in columns or () if name in file.schema_arrow.names]
             table = file.read(names or None)
-        yield from _kept_rows(table, role, since).to_batches()
-
-    rows = (
-        scan(spark, files, NEEDED, some, BUCKETED)
-        .repartitionById(buckets, "bucket")
-        .mapInArrow(together, from_arrow_schema(_ROLE_SCHEMA))
-    )
-    if kept_paths:
-        rows = rows.unionByName(tasks(spark, len(kept_paths), old, _ROLE_SCHEMA))
+        rows = packed(_kept_rows(table, role, since))
+        yield batch_of([(number % buckets, None, None, rows)], BUCKETED)
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = pa.Table.from_batches(batches, _ROLE_SCHEMA)
+        tables = [unpacked(row) for batch in batches for row in batch.column("rows").to_pylist()]
+        table = pa.concat_tables(tables) if tables else _ROLE_SCHEMA.empty_table()
         yield batch_of(list(_write_days(table, target)), _FILE_SCHEMA)
 
-    by_queue = rows.repartition(min(buckets, MOST_FILES), "queue")
-    written = by_queue.mapInArrow(write, from_arrow_schema(_FILE_SCHEMA)).collect()
-    return ((row["day"], row["file"], row["last"]) for row in written)
+    tasks = scan(files, NEEDED, some, BUCKETED).plus(Tasks(len(kept_paths), old, BUCKETED))
+    minutes, by_queue = Step(buckets, together, _BY_QUEUE), Step(outputs, write, _FILE_SCHEMA)
+    for row in engine.rows(tasks, minutes, by_queue).to_pylist():
+        yield row["day"], row["file"], row["last"]
+
+
+def _by_queue(rows: pa.Table, buckets: int) -> pa.RecordBatch:
+    """The rows in buckets; all rows of a queue are in one."""
+    if not len(rows):
+        return batch_of([], _BY_QUEUE)
+    queues = rows.column("queue").combine_chunks().dictionary_encode()
+    hashes = np.append(hashes_of(pc.fill_null(queues.dictionary, "")), np.uint64(0))
+    parts = divided(rows, hashes[places_of(queues)], buckets)
+    return batch_of([(bucket, packed(mine)) for bucket, mine in parts], _BY_QUEUE)
 
 
 def with_role(minutes: pa.Table, role: int) -> pa.Table:

@@ -18,7 +18,7 @@ from disque_spark.audit import trace as tr
 from disque_spark.audit.clients import Clients, add_clients, busiest, clients_of
 from disque_spark.audit.gaps import NO_TIME, Stretch, event_of, joined, stretch_of
 from disque_spark.audit.jobs import FACTS, NAMES, fold
-from disque_spark.audit.ticks import Tick, ticks_of
+from disque_spark.audit.ticks import ticks_of
 from disque_spark.files import Location
 from disque_spark.segments import (
     LOOK,
@@ -104,24 +104,23 @@ class Notes:
         peers: ids of nodes that appear in events.
         clients: what clients did, see ``audit.clients``.
         stretches: path, start and summary of each piece.
-        ticks: ticks of schedules.
+        ticks: ticks of schedules, as rows of their table; not in ``text``.
     """
 
     peers: set[str] = field(default_factory=set)
     clients: Clients = field(default_factory=dict)
     stretches: list[tuple[str, int, Stretch]] = field(default_factory=list)
-    ticks: list[Tick] = field(default_factory=list)
+    ticks: list[pa.Table] = field(default_factory=list)
 
     def text(self) -> str:
         """One line of JSON, which tasks return."""
         clients = busiest(self.clients)
-        return json.dumps([sorted(self.peers), self.stretches, clients, self.ticks])
+        return json.dumps([sorted(self.peers), self.stretches, clients])
 
     def add(self, texts: str) -> None:
         """Add the lines of other tasks."""
         for text in texts.splitlines():
-            peers, stretches, clients, ticks = json.loads(text)
-            self.ticks += [Tick(*tick) for tick in ticks]
+            peers, stretches, clients = json.loads(text)
             add_clients(self.clients, clients)
             self.peers.update(peers)
             self.stretches += [(path, start, Stretch(*said)) for path, start, said in stretches]
@@ -191,7 +190,8 @@ def read(pieces: Iterable[Piece], nodes: Sequence[str]) -> tuple[pa.Table, Seen,
                 tables.append(rows)
                 notes.peers.update(pc.unique(lines.column("peer")).drop_null().to_pylist())
                 add_clients(notes.clients, clients_of(lines))
-                notes.ticks += ticks_of(lines)
+                ticks = ticks_of(lines)
+                notes.ticks += [ticks] if len(ticks) else []
                 if not damaged:
                     here = _stretch(lines.column("time").to_numpy(), encoded)
             said = joined(said, here._replace(lines=block.count(b"\n")))

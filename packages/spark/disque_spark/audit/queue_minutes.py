@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disque_spark.audit import trace as tr
-from disque_spark.audit.stages import hashes_of, packed
+from disque_spark.audit.engine import BUCKET, packed
+from disque_spark.audit.hashes import hashes_of
 from disque_spark.audit.trace import Numbers
 from disque_spark.options import batch_of
 from disque_trio.eventlog import schema
@@ -61,7 +62,10 @@ TABLE_SCHEMA = pa.schema(
         ("most_depth", pa.int64()),
     ]
 )
-BUCKETED = pa.schema([("bucket", pa.int32()), ("sums", pa.binary()), ("times", pa.binary())])
+# ``kept``: rows that are only passed on.
+BUCKETED = pa.schema(
+    [(BUCKET, pa.int32()), *((name, pa.binary()) for name in ("sums", "times", "kept"))]
+)
 NEEDED = (
     "queue",
     "trace",
@@ -86,7 +90,7 @@ def bucketed(jobs: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
             table.slice(ends[bucket], ends[bucket + 1] - ends[bucket]) for table, ends in tables
         ]
         if any(map(len, mine)):
-            rows.append((bucket, *map(packed, mine)))
+            rows.append((bucket, *map(packed, mine), None))
     return batch_of(rows, BUCKETED)
 
 

@@ -7,41 +7,37 @@ read in rounds. An interrupted run leaves no trace.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from io import StringIO
+from typing import TYPE_CHECKING
 
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
-
+from disque_spark.append_only import find_files
 from disque_spark.audit.addresses import addresses_near
 from disque_spark.audit.clients import add_clients, busiest
+from disque_spark.audit.engine import Engine, Step, Tasks, engine_of
 from disque_spark.audit.findings import FINDING_SCHEMA
 from disque_spark.audit.gaps import Ends, ends_of, order_of, read_before
-from disque_spark.audit.held import TABLE_SCHEMA, are_all, held, with_held_jobs
+from disque_spark.audit.held import Tables, Target, are_all, write_held
 from disque_spark.audit.jobs import JOB_SCHEMA
 from disque_spark.audit.jobs_table import JobsTable
 from disque_spark.audit.judging import Judge, is_due
-from disque_spark.audit.manifest import FINDINGS, HELD_JOBS, JOBS, MINUTES, TICKS
+from disque_spark.audit.manifest import FINDINGS, HELD_JOBS, JOBS, MINUTES, TICKS, Day
 from disque_spark.audit.partial_jobs import Notes, Seen
 from disque_spark.audit.queue_minutes import TABLE_SCHEMA as MINUTE_SCHEMA
 from disque_spark.audit.result import Result
 from disque_spark.audit.rules import Rules
-from disque_spark.audit.stages import Target, Written, jobs_written, write_rows
+from disque_spark.audit.stages import Written
 from disque_spark.audit.store import Store
-from disque_spark.audit.tables import COLUMNS
 from disque_spark.audit.ticks import TICK_SCHEMA
 from disque_spark.audit.ticks_table import TicksTable
 from disque_spark.audit.trace import MAX_NODES
 from disque_spark.audit.unread import AuditError, NoLogError, Segments
-from disque_spark.datasources.aof import find_files
-from disque_spark.failures import one_line
-from disque_spark.files import Location, Place, location, settings_of
-from disque_spark.parquet import read_files
+from disque_spark.files import Location, Place, location
 from disque_spark.segments import SegmentError, find_segments, grouped, weight
 from disque_spark.terminal import Reading
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROUND_BYTES = 16 << 30  # size of the lines of a round, which bounds what is shuffled between tasks
 _SCHEMAS = {
@@ -53,7 +49,7 @@ _SCHEMAS = {
 
 
 def audit(  # noqa: PLR0913
-    spark: SparkSession,
+    engine: "Engine | SparkSession",
     paths: Sequence[str],
     output: Place,
     rules: Rules | None = None,
@@ -68,6 +64,7 @@ def audit(  # noqa: PLR0913
     """Bring the tables in ``output`` up to date with the logs at ``paths``.
 
     Args:
+        engine: does the work: ``LocalEngine()``, or a Spark session.
         paths: files, or directories that are searched recursively; wildcards are allowed.
         output: directory for the tables; created if necessary.
         rules: thresholds of the findings; None: the defaults.
@@ -89,14 +86,15 @@ def audit(  # noqa: PLR0913
         AuditError: a log is invalid.
     """
     rules = rules or Rules()
-    settings = settings_of(spark)
+    engine = engine_of(engine)
+    settings = engine.settings
     found = find_segments(paths, growing, settings)
     store = Store(location(output, settings))
     with store.locked():
         if not found and store.current is None:
             which = "segment" if growing else "closed segment"
             raise NoLogError(f"no {which} at {', '.join(paths)}")
-        run = _Run(spark, store, found, rules, progress, find_files(aofs, settings), gone)
+        run = _Run(engine, store, found, rules, progress, find_files(aofs, settings), gone)
         if growing:
             run.wait(quiet)
         if store.current is None or run.is_needed(keep_days):
@@ -104,15 +102,27 @@ def audit(  # noqa: PLR0913
         return run.result()
 
 
-def explain_audit(spark: SparkSession, paths: Sequence[str], output: Place) -> str:
-    """Spark's plan for turning the new segments into jobs."""
-    settings = settings_of(spark)
-    found = find_segments(paths, False, settings)
-    store = Store(location(output, settings))
-    run = _Run(spark, store, found, Rules(), lambda text: None)
-    if not run.new:
-        return "no new segments"
-    return run.plan()
+def explain_audit(spark: "SparkSession", paths: Sequence[str], output: Place) -> str:
+    """Spark's plan for turning the new segments into jobs, the biggest part of the work."""
+    from disque_spark.audit.spark_engine import SparkEngine
+
+    engine = SparkEngine(spark)
+    found = find_segments(paths, False, engine.settings)
+    run = _Run(engine, Store(location(output, engine.settings)), found, Rules(), lambda text: None)
+    return engine.explain(*run.plan()) if run.new else "no new segments"
+
+
+def new_bytes(
+    paths: Sequence[str], output: Place, settings: Mapping[str, str], growing: bool = False
+) -> int:
+    """The approximate size of the lines that an audit would read.
+
+    Raises:
+        FileNotFoundError, StoreError, AuditError: see ``audit``.
+    """
+    old = Store(location(output, settings)).manifest
+    found = find_segments(paths, growing, settings)
+    return sum(map(weight, Segments(found, old.segments, old.is_past, old.growing).new))
 
 
 class _Run:
@@ -120,7 +130,7 @@ class _Run:
 
     def __init__(
         self,
-        spark: SparkSession,
+        engine: Engine,
         store: Store,
         found: Sequence[Location],
         rules: Rules,
@@ -129,7 +139,7 @@ class _Run:
         gone: Sequence[str] = (),
     ) -> None:
         self._aofs = aofs
-        self._spark = spark
+        self._engine = engine
         self._store = store
         self._rules = rules
         self._progress = progress
@@ -148,7 +158,8 @@ class _Run:
         self.manifest.growing = self._segments.growing
         self.new = sorted(self._segments.new, key=lambda path: (order_of(self._name(path)), path))
         self._stamp = store.stamp()
-        self._table = JobsTable(spark, store, self.manifest, self._stamp)
+        self._ticks = TicksTable(engine, store, self.manifest, self._stamp)
+        self._table = JobsTable(engine, store, self.manifest, self._stamp)
 
     def _name(self, path: Location) -> str:
         return self._segments.new[path].name
@@ -183,6 +194,7 @@ class _Run:
             begun += len(segments)
             new = self._written(segments, size) if size else Written()
             self._note(new.seen, new.notes)
+            self._ticks.add(new.ticks)
             if new.parts or older:
                 self._progress(f"jobs and queues: {manifest.jobs}")
                 self._table.add(new, older)
@@ -194,7 +206,7 @@ class _Run:
             manifest.quiet = 0
         manifest.drop_days(keep_days)
         self._progress("findings")
-        judge = Judge(self._spark, self._store, manifest, self._rules, self._stamp)
+        judge = Judge(self._engine, self._store, manifest, self._rules, self._stamp)
         judge.judge()
         if self._aofs or old.aofs:
             self._hold()
@@ -236,17 +248,14 @@ class _Run:
     def _written(self, segments: Sequence[Location], size: int) -> Written:
         try:
             return self._table.written(segments, size)
-        except PySparkException as failure:
-            if SegmentError.__name__ not in str(failure):
-                raise
-            raise AuditError(one_line(failure)) from None
+        except SegmentError as problem:
+            raise AuditError(str(problem)) from None
 
     def _note(self, seen: Seen, notes: Notes) -> None:
         if seen.strange:
             raise AuditError("a segment has events of a node other than that of its first line")
         manifest = self.manifest
         manifest.peers = sorted(notes.peers.union(manifest.peers))
-        TicksTable(self._store, manifest, self._stamp).add(notes.ticks)
         add_clients(notes.clients, manifest.clients)
         manifest.clients = busiest(notes.clients)
         manifest.addresses |= addresses_near(self.new)
@@ -270,16 +279,10 @@ class _Run:
             manifest.first = min(manifest.first or seen.first, seen.first)
             manifest.last = max(manifest.last, seen.last)
 
-    def plan(self) -> str:
-        """Spark's plan for the biggest part of the work."""
+    def plan(self) -> tuple[Tasks, Step]:
+        """The biggest part of the work."""
         self._learn_nodes()
-        size = sum(map(weight, self.new))
-        rows = self._table.partial(self.new, size)
-        place = Target(self._store.directory, self._stamp)
-        jobs = jobs_written(rows, self.manifest.nodes, self._table.buckets(size), place)
-        with redirect_stdout(StringIO()) as text:
-            jobs.explain("formatted")
-        return text.getvalue()
+        return self._table.plan(self.new, sum(map(weight, self.new)))
 
     def _learn_nodes(self) -> None:
         """Learn the nodes from the first lines of segments; each is written by one node."""
@@ -303,34 +306,20 @@ class _Run:
         if not self._aofs:
             return
         self._progress(f"{len(self._aofs)} append-only files")
-        place = store.place(HELD_JOBS)
-        jobs = self._read(JOBS, store.paths(JOBS, manifest))
-        rows = held(self._spark, self._aofs, jobs)
-        written = write_rows(rows, TABLE_SCHEMA, Target(place, self._stamp))
-        manifest.held = [name for _, name in written]
-        table = self._read(HELD_JOBS, [place / name for name in manifest.held])
-        counts = table.groupBy("logged").agg(f.count_distinct("job").alias("jobs")).collect()
-        held_jobs = {row["logged"]: row["jobs"] for row in counts}
-        self._held, self._unlogged = sum(held_jobs.values()), held_jobs.get(False, 0)
+        found = [
+            (day, store.place(FINDINGS, day) / name)
+            for day, names in manifest.found_files().items()
+            for name in names
+        ]
+        tables = Tables(store.paths(JOBS, manifest), found, manifest.jobs)
+        target = Target(store.place(HELD_JOBS), store.place(FINDINGS), self._stamp)
         all_nodes = are_all(self._aofs, manifest.holders)
-        found = with_held_jobs(self._found(), table, manifest.last, all_nodes)
-        place = store.place(FINDINGS)
-        for day, name in write_rows(found, FINDING_SCHEMA, Target(place, self._stamp)):
-            manifest.days[day].shown.append(name)
-        shown = self._read(FINDINGS, store.paths(FINDINGS, manifest))
-        for row in shown.groupBy("kind", "reason").count().collect():
-            manifest.shown_counts[f"{row['kind']} {row['reason'] or ''}"] = row["count"]
-
-    def _found(self) -> DataFrame:
-        """The findings as they are without append-only files."""
-        manifest = self.manifest
-        manifest.aofs, aofs = 0, manifest.aofs
-        files = self._store.paths(FINDINGS, manifest)
-        manifest.aofs = aofs
-        return self._read(FINDINGS, files)
-
-    def _read(self, table: str, files: Sequence[Location]) -> DataFrame:
-        return read_files(self._spark, files, COLUMNS[table], self._store.place(table))
+        new = write_held(self._engine, self._aofs, tables, target, manifest.last, all_nodes)
+        manifest.held = new.files
+        self._held, self._unlogged = new.jobs, new.unlogged
+        for day, names in new.found.items():
+            manifest.days.setdefault(day, Day()).shown += names
+        manifest.shown_counts = dict(new.counts)
 
 
 def rounds(segments: Sequence[Location]) -> list[list[Location]]:

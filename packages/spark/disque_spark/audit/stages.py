@@ -1,28 +1,23 @@
-"""The work of an audit as Spark stages. Tasks read and write files themselves, with pyarrow; only a
-few rows, which contain whole tables, pass from one stage to the next. So Spark divides the work,
-repeats failed tasks and shuffles the tables, but no single job or event passes through the JVM.
+"""The work on jobs as tasks and steps of an engine. They read and write files themselves; only a
+few rows, which contain whole tables, pass from tasks to steps.
 
-Partial jobs are shuffled into buckets, by a hash of their ids.
+Partial jobs are brought together in buckets, by a hash of their ids.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import DateType
 
 from disque_spark.audit.clocks import least_of
+from disque_spark.audit.engine import BUCKET, Engine, Step, Tasks, packed, unpacked
+from disque_spark.audit.hashes import hashes_of
 from disque_spark.audit.jobs import JOB_SCHEMA, PARTIAL_SCHEMA, fold, jobs_of
 from disque_spark.audit.manifest import DAY, Part, day_of
 from disque_spark.audit.partial_jobs import Notes, Seen, cut, read
@@ -37,9 +32,17 @@ TASK_BYTES = 8 << 20  # size of the files of the table for a task, if they are s
 NEVER = np.iinfo(np.int64).max
 _SEEN = [*((name, pa.int64()) for name in Seen._fields), ("notes", pa.string())]
 _BUCKETED = pa.schema(
-    [("bucket", pa.int32()), ("partial", pa.binary()), ("old", pa.bool_()), *_SEEN]
+    [
+        (BUCKET, pa.int32()),
+        ("partial", pa.binary()),
+        ("old", pa.bool_()),
+        ("ticks", pa.binary()),
+        *_SEEN,
+    ]
 )
-_WRITTEN = pa.schema([*_SEEN, ("since", pa.int64()), ("parts", pa.string())])
+_WRITTEN = pa.schema(
+    [*_SEEN, ("since", pa.int64()), *((name, pa.string()) for name in ("parts", "ticks"))]
+)
 # Columns for dictionary encoding; others have too many values.
 _WITH_DICTIONARY = [
     "queue",
@@ -59,9 +62,11 @@ _COUNTED = {
 
 
 class Target(NamedTuple):
-    """Where tasks write files: a directory, and the prefix of names."""
+    """Where tasks write files: the directories of the tables ``jobs`` and ``ticks``, and the prefix
+    of names."""
 
     directory: Location
+    ticks: Location
     stamp: str
 
 
@@ -72,6 +77,7 @@ class Written:
     Attributes:
         seen, notes: what was in the lines.
         parts: files, by day.
+        ticks: names of files with the ticks of schedules that were in the lines, by day.
         since: time (ms) from which on minutes differ from those of the jobs that were in the table;
             NEVER: none differ.
     """
@@ -79,18 +85,11 @@ class Written:
     seen: Seen = field(default_factory=Seen)
     notes: Notes = field(default_factory=Notes)
     parts: dict[str, list[Part]] = field(default_factory=dict)
+    ticks: dict[str, list[str]] = field(default_factory=dict)
     since: int = NEVER
 
 
-def read_jobs(spark: SparkSession, path: Path) -> DataFrame:
-    """The table ``jobs`` at ``path``; it may be empty."""
-    schema = from_arrow_schema(JOB_SCHEMA).add("day", DateType())
-    return spark.read.schema(schema).parquet(str(path))
-
-
-def partial_of_segments(
-    spark: SparkSession, files: Sequence[Location], nodes: Sequence[str], buckets: int
-) -> DataFrame:
+def partial_of_segments(files: Sequence[Location], nodes: Sequence[str], buckets: int) -> Tasks:
     """Partial jobs, in buckets, from the events in some segments."""
     slices = cut(files)
     names = list(nodes)
@@ -100,12 +99,10 @@ def partial_of_segments(
         partial, seen, notes = read(pieces, names)
         yield _bucketed(partial, seen, notes, buckets, old=False)
 
-    return tasks(spark, len(slices), task, _BUCKETED)
+    return Tasks(len(slices), task, _BUCKETED)
 
 
-def partial_of_jobs(
-    spark: SparkSession, files: Iterable[Location], buckets: int, *, old: bool = True
-) -> DataFrame:
+def partial_of_jobs(files: Iterable[Location], buckets: int, *, old: bool = True) -> Tasks:
     """Jobs of files as partial jobs, to be merged with further events.
 
     Args:
@@ -120,7 +117,7 @@ def partial_of_jobs(
                     rows = _partial(pa.Table.from_batches([batch]))
                     yield _bucketed(rows, Seen(), None, buckets, old=old)
 
-    return tasks(spark, len(groups), task, _BUCKETED)
+    return Tasks(len(groups), task, _BUCKETED)
 
 
 def in_groups(files: Iterable[Location]) -> list[list[Location]]:
@@ -137,35 +134,37 @@ def _partial(jobs: pa.Table) -> pa.Table:
     return pa.table(columns, names=PARTIAL_SCHEMA.names).cast(PARTIAL_SCHEMA)
 
 
-def write_jobs(partial: DataFrame, nodes: Sequence[str], buckets: int, place: Target) -> Written:
-    """Merge partial jobs and write them, by the day of their last event. Final jobs go into files
-    of their own, since later events mostly change the others."""
+def write_jobs(engine: Engine, partial: Tasks, step: Step) -> Written:
+    """Merge partial jobs and write them. ``step`` is that of ``jobs_written``."""
     written = Written()
-    for row in jobs_written(partial, nodes, buckets, place).collect():
+    for row in engine.rows(partial, step).to_pylist():
         written.seen = written.seen.plus(Seen(*(row[name] for name in Seen._fields)))
         written.notes.add(row["notes"] or "")
         written.since = min(written.since, row["since"])
         for day, said in json.loads(row["parts"]):
             written.parts.setdefault(day, []).append(Part(**said))
+        for day, name in json.loads(row["ticks"]):
+            written.ticks.setdefault(day, []).append(name)
     return written
 
 
-def jobs_written(
-    partial: DataFrame, nodes: Sequence[str], buckets: int, place: Target
-) -> DataFrame:
-    """The lazy DataFrame that ``write_jobs`` executes."""
+def jobs_written(nodes: Sequence[str], buckets: int, place: Target) -> Step:
+    """The step that merges partial jobs and writes them, by the day of their last event. Final jobs
+    go into files of their own, since later events mostly change the others."""
     names = list(nodes)
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tables: dict[int, list[tuple[bool, pa.Table]]] = {}
         seen, since = Seen(), NEVER
         notes: list[str] = []
+        ticks: list[pa.Table] = []
         for batch in batches:
             for row in batch.to_pylist():
-                mine = tables.setdefault(row["bucket"], [])
+                mine = tables.setdefault(row[BUCKET], [])
                 mine.append((row["old"], unpacked(row["partial"])))
                 seen = seen.plus(Seen(*(row[name] for name in Seen._fields)))
                 notes += [row["notes"]] if row["notes"] else []
+                ticks += [unpacked(row["ticks"])] if row["ticks"] else []
         parts: list[tuple[str, dict[str, object]]] = []
         for bucket in list(tables):
             pieces = tables.pop(bucket)
@@ -174,10 +173,10 @@ def jobs_written(
             if before and len(before) < len(pieces):
                 since = min(since, different(jobs_of(fold(pa.concat_tables(before)), names), whole))
             parts += [(day, asdict(part)) for day, part in _write_days(whole, place, bucket)]
-        yield batch_of([(*seen, "\n".join(notes), since, json.dumps(parts))], _WRITTEN)
+        said = json.dumps(parts), json.dumps(list(_write_ticks(ticks, place)))
+        yield batch_of([(*seen, "\n".join(notes), since, *said)], _WRITTEN)
 
-    together = partial.repartitionById(buckets, "bucket")
-    return together.mapInArrow(write, from_arrow_schema(_WRITTEN))
+    return Step(buckets, write, _WRITTEN)
 
 
 def different(before: pa.Table, after: pa.Table) -> int:
@@ -226,6 +225,18 @@ def _write_days(jobs: pa.Table, place: Target, bucket: int) -> Iterator[tuple[st
             yield day, _part(rows, path, open)
 
 
+def _write_ticks(ticks: Sequence[pa.Table], place: Target) -> Iterator[tuple[str, str]]:
+    """Write ticks by their day. Yields the day and the name of each file."""
+    if not ticks:
+        return
+    rows = pa.concat_tables(ticks)
+    days = rows.column("tick").cast(pa.int64()).to_numpy() // DAY
+    for number in np.unique(days).tolist():
+        day, name = day_of(number * DAY), f"{place.stamp}-{_unique()}"
+        write_file(place.ticks / f"day={day}" / name, rows.filter(pa.array(days == number)))
+        yield day, name
+
+
 def _unique() -> str:
     return f"{uuid4().hex[:12]}.parquet"
 
@@ -266,12 +277,11 @@ def _ms(times: pa.ChunkedArray) -> npt.NDArray[np.int64]:
 
 
 def scan(
-    spark: SparkSession,
     files: Iterable[Location],
     columns: Sequence[str],
     map: Callable[[pa.RecordBatch], pa.RecordBatch],
     schema: pa.Schema,
-) -> DataFrame:
+) -> Tasks:
     """The results of ``map`` for record batches of the jobs in some files."""
     groups = in_groups(files)
     wanted = list(columns)
@@ -283,89 +293,43 @@ def scan(
                     if batch.num_rows:
                         yield map(batch)
 
-    return tasks(spark, len(groups), task, schema)
-
-
-def write_rows(rows: DataFrame, schema: pa.Schema, place: Target) -> list[tuple[str, str]]:
-    """Write rows to files of a table, by ``day`` if they have that column. Returns the day and the
-    name of each file."""
-    found = pa.schema([("day", pa.string()), ("file", pa.string())])
-
-    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tables: dict[str, list[pa.RecordBatch]] = {}
-        for batch in batches:
-            days = batch.column("day")
-            for day in pc.unique(days).to_pylist():
-                mine = batch.filter(pc.equal(days, day)).select(schema.names)
-                tables.setdefault(day, []).append(mine.cast(schema))
-        for day, parts in tables.items():
-            path = place.directory / f"day={day}" if day else place.directory
-            name = f"{place.stamp}-{_unique()}"
-            write_file(path / name, pa.Table.from_batches(parts, schema))
-            yield batch_of([(day, name)], found)
-
-    day = f.date_format("day", "yyyy-MM-dd") if "day" in rows.columns else f.lit("")
-    named = rows.withColumn("day", day)
-    return [
-        (row["day"], row["file"])
-        for row in named.mapInArrow(write, from_arrow_schema(found)).collect()
-    ]
-
-
-def tasks(
-    spark: SparkSession,
-    count: int,
-    task: Callable[[int], Iterator[pa.RecordBatch]],
-    schema: pa.Schema,
-) -> DataFrame:
-    """The rows returned by ``count`` tasks, each of which is passed its number."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from task(number)
-
-    numbers = spark.range(0, count, 1, max(count, 1))
-    return numbers.mapInArrow(run, from_arrow_schema(schema))
+    return Tasks(len(groups), task, schema)
 
 
 def _bucketed(
     partial: pa.Table, seen: Seen, notes: Notes | None, buckets: int, *, old: bool
 ) -> pa.RecordBatch:
     """A row for each bucket. ``seen`` and ``notes`` go into the first one."""
-    hashes = hashes_of(partial.column("id").combine_chunks())
-    place = (hashes % np.uint64(buckets)).astype(np.int64)
-    order = np.argsort(place, kind="stable")
-    ends = np.cumsum(np.bincount(place, minlength=buckets))
-    ordered = partial.take(pa.array(order))
+    parts = dict(divided(partial, hashes_of(partial.column("id").combine_chunks()), buckets))
+    ticks = _ticks_in_buckets(notes, buckets) if notes else {}
+    for bucket in {*ticks, *([] if notes is None else [0])} - {*parts}:
+        parts[bucket] = partial.slice(0, 0)
     rows = []
-    start = 0
-    for bucket, end in enumerate(ends.tolist()):
-        if end > start or bucket == 0:
-            mine = seen if bucket == 0 else Seen()
-            text = notes.text() if notes and bucket == 0 else None
-            rows.append((bucket, packed(ordered.slice(start, end - start)), old, *mine, text))
-        start = end
+    for bucket, mine in sorted(parts.items()):
+        counts = seen if bucket == 0 else Seen()
+        text = notes.text() if notes and bucket == 0 else None
+        rows.append((bucket, packed(mine), old, ticks.get(bucket), *counts, text))
     return batch_of(rows, _BUCKETED)
 
 
-def hashes_of(texts: pa.Array) -> npt.NDArray[np.uint64]:
-    """Hashes of strings, which are the same in all processes. There must be no nulls."""
-    objects = texts.to_numpy(zero_copy_only=False)
-    hashes: npt.NDArray[np.uint64] = pd.util.hash_array(objects, categorize=False)
-    return hashes
+def _ticks_in_buckets(notes: Notes, buckets: int) -> dict[int, bytes]:
+    """The ticks of schedules; those of a day are in one bucket."""
+    if not notes.ticks:
+        return {}
+    rows = pa.concat_tables(notes.ticks)
+    days = rows.column("tick").cast(pa.int64()).to_numpy() // DAY
+    parts = divided(rows, days.astype(np.uint64), buckets)
+    return {bucket: packed(mine) for bucket, mine in parts}
 
 
-def packed(table: pa.Table) -> bytes:
-    """Serialize a table, to pass it to the next stage."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
-
-
-def unpacked(data: bytes) -> pa.Table:
-    """Deserialize a table from ``packed``."""
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_all()
+def divided(
+    rows: pa.Table, hashes: npt.NDArray[np.uint64], buckets: int
+) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each bucket that has some, by the hash of each row."""
+    places = (hashes % np.uint64(buckets)).astype(np.int64)
+    ordered = rows.take(pa.array(np.argsort(places, kind="stable"))) if buckets > 1 else rows
+    start = 0
+    for bucket, end in enumerate(np.cumsum(np.bincount(places, minlength=buckets)).tolist()):
+        if end > start:
+            yield bucket, ordered.slice(start, end - start)
+        start = end

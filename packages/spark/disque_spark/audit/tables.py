@@ -1,7 +1,8 @@
 """Reads the tables of an audit, on any file system."""
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from disque_spark.audit.findings import FINDING_SCHEMA
 from disque_spark.audit.held import TABLE_SCHEMA
@@ -12,6 +13,9 @@ from disque_spark.audit.store import Store, StoreError
 from disque_spark.audit.ticks import TICK_SCHEMA
 from disque_spark.files import Location, Place, location, settings_of
 from disque_spark.parquet import read_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _DAY = pa.field("day", pa.date32())
 COLUMNS = {
@@ -42,7 +46,7 @@ def table_files(output: Place, name: str) -> list[Location]:
     return store.paths(name)
 
 
-def read_table(spark: SparkSession, output: Place, name: str) -> DataFrame:
+def read_table(spark: "SparkSession", output: Place, name: str) -> "DataFrame":
     """A table of the current version of an audit, with the column ``day`` if it has days.
 
     Raises:

@@ -5,7 +5,6 @@ For each tick, nodes log that they added its job (``ticked``), or that no node d
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -46,20 +45,36 @@ class Tick(NamedTuple):
     time: int
 
 
-def ticks_of(lines: pa.Table) -> list[Tick]:
-    """The ticks in some lines."""
+def ticks_of(lines: pa.Table) -> pa.Table:
+    """The ticks in some lines, as rows of the table."""
     told = pc.is_in(lines.column("event"), pa.array([TICKED, MISSED]))
-    known = pc.and_(pc.is_valid(lines.column("schedule")), pc.is_valid(lines.column("tick")))
-    mine = lines.select(_LINE).filter(pc.and_(told, known))
-    return [Tick(*row.values()) for row in mine.to_pylist()]
+    mine = lines.select(_LINE).filter(told)
+    mine = mine.filter(
+        pc.and_(pc.is_valid(mine.column("schedule")), pc.is_valid(mine.column("tick")))
+    )
+    return pa.table(
+        [column.cast(field.type) for column, field in zip(mine.columns, TICK_SCHEMA, strict=True)],
+        schema=TICK_SCHEMA,
+    )
 
 
-def table_of(ticks: Iterable[Tick]) -> pa.Table:
-    """Ticks as rows of the table."""
-    rows = sorted(ticks, key=lambda tick: (tick.tick, tick.schedule, tick.time, tick.node))
-    columns = zip(*rows, strict=True)
-    fields = zip(columns, TICK_SCHEMA, strict=True)
-    return pa.table([pa.array(column, field.type) for column, field in fields], schema=TICK_SCHEMA)
+def in_order(ticks: pa.Table) -> pa.Table:
+    """The rows of the table in the order of its files."""
+    order = [(name, "ascending") for name in ("tick", "schedule", "time", "node")]
+    return ticks.take(pc.sort_indices(ticks, order))
+
+
+def suspects(ticks: pa.Table) -> pa.Table:
+    """The rows that may lead to a finding: not those of a tick with one row, that says that its job
+    was added."""
+    counts = ticks.group_by(["schedule", "tick"], use_threads=False).aggregate(
+        [("event", "count"), ("event", "max")]
+    )
+    fine = pc.and_(
+        pc.equal(counts.column("event_count"), 1), pc.equal(counts.column("event_max"), TICKED)
+    )
+    rest = counts.filter(pc.invert(fine)).select(["schedule", "tick"])
+    return ticks.join(rest, ["schedule", "tick"], join_type="left semi", use_threads=False)
 
 
 def ticks_in(table: pa.Table) -> list[Tick]:
@@ -71,10 +86,11 @@ def ticks_in(table: pa.Table) -> list[Tick]:
     return [Tick(*row.values()) for row in rows.to_pylist()]
 
 
-def tick_findings(ticks: Iterable[Tick]) -> list[Finding]:
-    """The findings about ticks that added no job, or more than one."""
+def tick_findings(ticks: pa.Table) -> list[Finding]:
+    """The findings about ticks, rows of the table, that added no job, or more than one."""
     groups: dict[tuple[str, int], list[Tick]] = defaultdict(list)
-    for tick in sorted(ticks, key=lambda tick: (tick.time, tick.node, tick.job or "")):
+    some = ticks_in(suspects(ticks))
+    for tick in sorted(some, key=lambda tick: (tick.time, tick.node, tick.job or "")):
         groups[tick.schedule, tick.tick].append(tick)
     return [
         finding for _, group in sorted(groups.items()) if (finding := _found(group)) is not None

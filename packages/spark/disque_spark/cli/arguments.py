@@ -7,7 +7,7 @@ from pathlib import Path
 
 from disque_spark.audit.rules import KINDS, TOLD, Rules
 from disque_spark.cli.argument_types import given, number, path, setting
-from disque_spark.defaults import DEFAULT_NODES, FORMATS
+from disque_spark.defaults import AUTO, DEFAULT_NODES, ENGINES, FORMATS
 from disque_spark.health import MAX_AGE
 from disque_trio.job_options import OPTIONS, ScheduleOptions, Whole
 from disque_trio.process.one_line import add_debug_option
@@ -126,8 +126,16 @@ def _add_looking_after(command: argparse.ArgumentParser) -> None:
 
 
 def _add_judging(command: argparse.ArgumentParser) -> None:
-    """Add the arguments for the rules of an audit, and for how long it keeps days."""
+    """Add the arguments for the rules of an audit, for how long it keeps days, and for where it is
+    done."""
     add = command.add_argument
+    add(
+        "--engine",
+        choices=ENGINES,
+        default=AUTO,
+        help="where the work is done: in this process, which needs no Java, or by Spark (default:"
+        " in this process, unless there is much to read, or an option says where Spark runs)",
+    )
     add(
         "--without",
         action="append",

@@ -1,4 +1,5 @@
-"""Checks the arguments of ``disque-pipeline`` before Spark starts."""
+"""Checks the arguments of ``disque-pipeline`` before the work starts. Only the checks of commands
+that need PySpark import it."""
 
 import argparse
 import os
@@ -9,14 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from disque_spark.archive import LEASES
+from disque_spark.append_only import find_files
 from disque_spark.audit.store import Store
-from disque_spark.cli.bodies import columns_of
 from disque_spark.client import BlockingClient, RefusedError, WireError
-from disque_spark.datasources.aof import find_files
 from disque_spark.defaults import ICEBERG
 from disque_spark.files import Location, location
-from disque_spark.lakehouse.bodies import JSON, TEXT
 from disque_spark.lakehouse.columns import ESCAPED
 from disque_spark.lakehouse.formats import table_of
 from disque_spark.lakehouse.settings import TableSettings
@@ -24,7 +22,6 @@ from disque_spark.leases.directory import LeaseLog
 from disque_spark.leases.store import LOCK_SECONDS
 from disque_spark.link import RETRIED
 from disque_spark.options import OptionError, login_of, nodes_of
-from disque_spark.report.compare import read_report
 from disque_spark.segments import find_segments
 from disque_trio.notation.addresses import format_address
 from disque_trio.process.health import check_writable
@@ -81,6 +78,8 @@ def check_logs(options: argparse.Namespace, *, now: bool = True) -> None:
 
 def check_report(options: argparse.Namespace) -> None:
     """Check that there is an audit, and that the page can be written."""
+    from disque_spark.report import read_report
+
     settings = _check_settings(options)
     audit = location(options.audit, settings)
     check_path("the audit", audit)
@@ -99,6 +98,8 @@ def check_report(options: argparse.Namespace) -> None:
 def check_archive(options: argparse.Namespace) -> str | None:
     """Check that the table can be written, that nobody else is writing it, and that a node answers.
     Without ``--available-now`` an archive can wait for a node; this returns a line about it."""
+    from disque_spark.archive import LEASES
+
     spark_settings = _check_settings(options)
     nodes = addresses(options)
     for name, _ in options.option:
@@ -138,6 +139,9 @@ def table_settings(options: argparse.Namespace) -> TableSettings:
         UsageError: options do not go together.
         OSError: a file cannot be read.
     """
+    from disque_spark.cli.bodies import columns_of
+    from disque_spark.lakehouse.bodies import JSON, TEXT
+
     body = options.body
     if body is not None and body != TEXT:
         if not body.startswith(JSON):

@@ -13,18 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import fields
 from functools import partial
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-
-from disque_spark.archive import Archive, ArchiveError
+from disque_spark.audit.engine import Engine, engine_of
 from disque_spark.audit.manifest import JOBS
 from disque_spark.audit.rules import KINDS, Rules
 from disque_spark.audit.store import StoreError
 from disque_spark.audit.tables import read_table
 from disque_spark.audit.unread import AuditError
-from disque_spark.classic import Py4JError, end_java
 from disque_spark.cli.checks import (
     UsageError,
     addresses,
@@ -35,6 +31,7 @@ from disque_spark.cli.checks import (
     connection_options,
     table_settings,
 )
+from disque_spark.cli.engines import local_engine
 from disque_spark.cli.lacking import lacking
 from disque_spark.cli.watching import check_watch, watch
 from disque_spark.client import RefusedError
@@ -45,78 +42,99 @@ from disque_spark.lakehouse.settings import TableError
 from disque_spark.leases.store import LeaseError
 from disque_spark.options import login_of
 from disque_spark.package import is_remote
-from disque_spark.replay import Choice, ReplayCounts, ReplayError, Target, replay
-from disque_spark.report import (
-    ComparisonError,
-    Json,
-    make_report,
-    read_report,
-    write_report,
-)
 from disque_spark.restarts import Restarts
-from disque_spark.session import Signals, Stopped, quiet, session
+from disque_spark.segments import SegmentError
+from disque_spark.signals import Signals, Stopped
 from disque_spark.terminal import TerminalProgress
+from disque_trio.aof.format import AofError
 from disque_trio.job_options import ScheduleOptions
 from disque_trio.process.one_line import show_traceback
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from disque_spark.replay import ReplayCounts
+    from disque_spark.report import Json
+
 OK, FAILED, USAGE, FOUND = 0, 1, 2, 3
 STOPPED = 128  # plus the number of the signal
-_TROUBLE = (
-    PySparkException,
-    Py4JError,
-    AuditError,
-    StoreError,
-    ReplayError,
-    ArchiveError,
-    LeaseError,
-    TableError,
-    RefusedError,
-    OSError,
-    ValueError,
-)
+
+
+def _trouble() -> tuple[type[Exception], ...]:
+    """What may go wrong in a command. Does not import PySpark if the command does not use it."""
+    known = (AuditError, StoreError, AofError, LeaseError, TableError, RefusedError)
+    always = (*known, SegmentError, OSError, ValueError)
+    if "pyspark" not in sys.modules:
+        return always
+    from pyspark.errors import PySparkException
+
+    from disque_spark.archive import ArchiveError
+    from disque_spark.classic import Py4JError
+    from disque_spark.replay import ReplayError
+
+    return (*always, PySparkException, Py4JError, ReplayError, ArchiveError)
 
 
 class Run(NamedTuple):
-    """What a command runs with."""
+    """What a command runs with: an engine for an audit or a watch, a session for other commands."""
 
-    spark: SparkSession
+    given: "Engine | SparkSession"
     options: argparse.Namespace
     progress: TerminalProgress
     signals: Signals
     health: HealthFile
 
+    @property
+    def spark(self) -> "SparkSession":
+        """The session. Raises TypeError if there is only an engine of this process."""
+        if isinstance(self.given, Engine):
+            raise TypeError("no Spark session")
+        return self.given
+
+    @property
+    def engine(self) -> Engine:
+        """What does the work of an audit."""
+        return engine_of(self.given)
+
 
 def run(
-    options: argparse.Namespace, spark_of: Callable[[argparse.Namespace], SparkSession] | None
+    options: argparse.Namespace,
+    spark_of: "Callable[[argparse.Namespace], SparkSession] | None",
 ) -> int:
     """Run the command that ``options`` name. Returns the exit status.
 
     Args:
-        spark_of: returns the session to use; None: use a new one, and stop it at the end.
+        spark_of: returns the session to use if one is needed; None: use a new one, and stop it at
+            the end.
     """
-    quiet()
     check, command = _COMMANDS[options.command]
     progress = TerminalProgress()
     signals = Signals()
     signals.catch()
     health = HealthFile(getattr(options, "health_file", None))
-    spark = None
+    spark: SparkSession | None = None
     own = False  # whether the session is ours to stop
     try:
         note = check(options)
         if note is not None:
             _say(progress, note)
         health.starting(note)
-        if spark_of is None:
-            progress("starting Spark")
-            own = True
-            spark = session(options.master, dict(options.conf), options.remote)
-            signals.catch()
-        else:
-            spark = spark_of(options)
-        status = command(Run(spark, options, progress, signals, health))
+        given: Engine | SparkSession | None = local_engine(options)
+        if given is None:
+            from disque_spark.session import quiet, session
+
+            quiet()
+            if spark_of is None:
+                progress("starting Spark")
+                own = True
+                spark = session(options.master, dict(options.conf), options.remote)
+                signals.catch()
+            else:
+                spark = spark_of(options)
+            given = spark
+        status = command(Run(given, options, progress, signals, health))
         health.done() if signals.stopped is None else health.stopped()
-        if own:
+        if own and spark is not None:
             spark.stop()
     except Stopped as stopped:
         health.stopped()
@@ -128,7 +146,7 @@ def run(
         health.stopped(str(problem))
         _say(progress, str(problem))
         return USAGE
-    except _TROUBLE as failure:
+    except _trouble() as failure:
         show_traceback(options.debug)
         text = one_line(failure)  # while the JVM can still be asked for it
         killed = _end(spark) if own else 0
@@ -141,12 +159,14 @@ def run(
     return status
 
 
-def _end(spark: SparkSession | None) -> int:
+def _end(spark: "SparkSession | None") -> int:
     """End the session at once. Returns the signal that had killed its JVM, or 0."""
+    from disque_spark.classic import end_java
+
     if spark is not None and is_remote(spark):
         try:
             spark.stop()  # otherwise its streams would go on
-        except _TROUBLE:  # the server has gone
+        except _trouble():  # the server has gone
             pass
     return end_java()
 
@@ -165,9 +185,10 @@ def _audit(run: Run) -> int:
         return OK
     rules = Rules(**{rule.name: getattr(options, rule.name) for rule in fields(Rules)})
     started = time.monotonic()
-    with run.progress.of(run.spark):
+    engine = run.engine
+    with engine.shown_by(run.progress):
         result = audit(
-            run.spark,
+            engine,
             options.log,
             options.output,
             rules,
@@ -199,6 +220,8 @@ def _audit(run: Run) -> int:
 
 
 def _report(run: Run) -> int:
+    from disque_spark.report import make_report, write_report
+
     options = run.options
     if options.explain:
         read_table(run.spark, options.audit, JOBS).explain("formatted")
@@ -223,8 +246,10 @@ def _report(run: Run) -> int:
     return OK
 
 
-def _before(chosen: Location | None, replaced: Location | None) -> Mapping[str, Json] | None:
+def _before(chosen: Location | None, replaced: Location | None) -> "Mapping[str, Json] | None":
     """The report to compare with: the chosen one, or else the one that will be replaced."""
+    from disque_spark.report import ComparisonError, read_report
+
     if chosen is not None:
         return read_report(chosen)
     if replaced is None or not replaced.exists():
@@ -236,6 +261,8 @@ def _before(chosen: Location | None, replaced: Location | None) -> Mapping[str, 
 
 
 def _archive(run: Run) -> int:
+    from disque_spark.archive import Archive
+
     options = run.options
     more = dict(options.option)
     if options.max_jobs is not None:
@@ -293,6 +320,8 @@ def _metrics(run: Run) -> Iterator[None]:
 
 
 def _replay(run: Run) -> int:
+    from disque_spark.replay import Choice, ReplayCounts, Target, replay
+
     options = run.options
     catalog = dict(options.iceberg_catalog)
     choice = Choice(options.archive, options.aof, options.audit, options.where, catalog)
@@ -326,7 +355,7 @@ def _replay(run: Run) -> int:
     return FAILED if outcome.refused else OK
 
 
-def _print_outcome(outcome: ReplayCounts, dry_run: bool) -> None:
+def _print_outcome(outcome: "ReplayCounts", dry_run: bool) -> None:
     would = "would be " if dry_run else ""
     print(f"{outcome.added} jobs {would}added")
     for queue, count in sorted(outcome.queues.items()):
@@ -346,7 +375,7 @@ def _watch(run: Run) -> int:
         print(explain_audit(run.spark, run.options.log, run.options.output))
         return OK
     say = partial(_say, run.progress)
-    watch(run.spark, run.options, run.progress, run.signals, say, run.health)
+    watch(run.engine, run.options, run.progress, run.signals, say, run.health)
     return OK
 
 

@@ -8,7 +8,7 @@ from disque_spark.files import location
 from disque_spark.lakehouse.formats import table_of
 from disque_spark.lakehouse.settings import TableError, table_failures
 from disque_spark.lakehouse.table import CompactionReport, Upkeep
-from disque_spark.session import Signals, Stopped
+from disque_spark.signals import Signals, Stopped
 from disque_spark.terminal import TerminalProgress
 from disque_trio.process.one_line import show_traceback
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields
 
-from pyspark.sql import SparkSession
-
+from disque_spark.audit.engine import Engine
 from disque_spark.audit.result import Result
 from disque_spark.audit.rules import TOLD, Rules
 from disque_spark.cli.checks import (
@@ -25,7 +24,7 @@ from disque_spark.files import location
 from disque_spark.health import HealthFile
 from disque_spark.options import login_of
 from disque_spark.restarts import Restarts
-from disque_spark.session import Signals, Stopped
+from disque_spark.signals import Signals, Stopped
 from disque_spark.terminal import TerminalProgress
 from disque_spark.watch.loop import Observer, Watch
 from disque_spark.watch.receivers import Lines, QueueOfNotices, Receiver, Webhook
@@ -112,7 +111,7 @@ class Told(Observer):
 
 
 def watch(
-    spark: SparkSession,
+    engine: Engine,
     options: argparse.Namespace,
     progress: TerminalProgress,
     signals: Signals,
@@ -144,9 +143,9 @@ def watch(
 
     with _metrics(options.metrics) as metrics:
         looking.observer = Told(progress, health, metrics)
-        with suppress(Stopped), signals.held(), progress.of(spark):
+        with suppress(Stopped), signals.held(), engine.shown_by(progress):
             looking.run(
-                spark,
+                engine,
                 tell=say,
                 stop=lambda: signals.stopped,
                 progress=working,

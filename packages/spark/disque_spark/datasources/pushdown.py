@@ -22,9 +22,8 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from disque_spark.append_only import STATES
 from disque_spark.client import Arg
-
-STATES = ("wait-repl", "active", "queued", "acked")
 
 
 def equals(filter: Filter, column: str) -> tuple[str, ...] | None:

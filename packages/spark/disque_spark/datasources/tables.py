@@ -14,8 +14,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from disque_spark.append_only import STATES
 from disque_spark.client import Arg, BlockingClient, WireError, accepted
-from disque_spark.datasources.pushdown import STATES, JobFilters, QueueFilters
+from disque_spark.datasources.pushdown import JobFilters, QueueFilters
 from disque_spark.nodes import Nodes
 from disque_spark.options import (
     CONNECTION,

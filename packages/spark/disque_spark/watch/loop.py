@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic, time
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
+from disque_spark.audit.engine import Engine, engine_of
 from disque_spark.audit.findings import FINDING_SCHEMA
 from disque_spark.audit.manifest import FINDINGS, MINUTES, day_of
 from disque_spark.audit.queue_minutes import TABLE_SCHEMA as MINUTE_SCHEMA
@@ -18,11 +18,9 @@ from disque_spark.audit.rules import TOLD, Rules
 from disque_spark.audit.run import audit
 from disque_spark.audit.store import BusyError, Store
 from disque_spark.audit.unread import AuditError, NoLogError
-from disque_spark.classic import Py4JError, is_gone
 from disque_spark.failures import one_line, text_of
-from disque_spark.files import Location, Place, location, settings_of
+from disque_spark.files import Location, Place, location
 from disque_spark.parquet import rows_of
-from disque_spark.report import make_report, write_report
 from disque_spark.restarts import Restarts, wait
 from disque_spark.watch.notices import (
     MINUTE,
@@ -36,6 +34,9 @@ from disque_spark.watch.notices import (
 )
 from disque_spark.watch.receivers import Receiver, ReceiverError
 from disque_spark.watch.state import WatchState, alone
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EVERY = 15.0  # s
 TELL_SECONDS = 60.0  # s per look for one receiver; it gets the rest after the next look
@@ -92,7 +93,7 @@ class Watch:
 
     def run(
         self,
-        spark: SparkSession,
+        engine: "Engine | SparkSession",
         *,
         tell: Callable[[str], None],
         stop: Callable[[], object] = lambda: False,
@@ -103,6 +104,7 @@ class Watch:
         """Look until told to stop. Looks that fail are repeated, if that may help.
 
         Args:
+            engine: see ``audit``.
             tell: called with a line about each problem.
             stop: whether to end; the current look is finished first.
             progress: called with what is being done.
@@ -111,23 +113,26 @@ class Watch:
 
         Raises:
             AuditError, StoreError: the logs or the tables are invalid.
-            PySparkException, Py4JError: Spark failed, and trying again does not help.
+            OSError, or PySparkException, Py4JError if Spark does the work: it failed, and trying
+                again does not help.
         """
         restarts = restarts or Restarts()
-        with alone(location(self.output, settings_of(spark))):
+        engine = engine_of(engine)
+        repeated: tuple[type[Exception], ...] = (*engine.failures, AuditError, OSError)
+        with alone(location(self.output, engine.settings)):
             while not stop() and looks != 0:
                 begun = monotonic()
                 try:
-                    self.look(spark, tell, progress)
+                    self.look(engine, tell, progress)
                     restarts.progress()
                     pause = max(self.every - (monotonic() - begun), 0.0)
                     looks = None if looks is None else looks - 1
                 except (NoLogError, BusyError) as nothing:
                     pause = self.every
                     self._failed(str(nothing), pause, tell)
-                except (PySparkException, Py4JError, AuditError, OSError) as failure:
+                except repeated as failure:
                     line = one_line(failure)
-                    again = None if is_gone(spark) else restarts.pause(text_of(failure), line)
+                    again = None if engine.is_gone() else restarts.pause(text_of(failure), line)
                     if again is None:
                         raise
                     pause = again
@@ -141,16 +146,17 @@ class Watch:
 
     def look(
         self,
-        spark: SparkSession,
+        engine: "Engine | SparkSession",
         tell: Callable[[str], None],
         progress: Callable[[str], None] = lambda text: None,
     ) -> Result:
         """Update the tables, and report what is new in them."""
         began, now = self.clock(), monotonic()
-        settings = settings_of(spark)
+        engine = engine_of(engine)
+        settings = engine.settings
         output = location(self.output, settings)
         result = audit(
-            spark,
+            engine,
             self._present(settings, tell),
             output,
             self.rules,
@@ -166,7 +172,7 @@ class Watch:
         end = store.manifest.last + int((now - self._heard) * 1000)
         self._tell(result, store, end, tell)
         if self.page is not None:
-            self._write_page(spark, store, location(self.page, settings), tell, progress)
+            self._write_page(engine, store, location(self.page, settings), tell, progress)
         self.observer.looked(result, began)
         return result
 
@@ -186,7 +192,7 @@ class Watch:
 
     def _write_page(
         self,
-        spark: SparkSession,
+        engine: Engine,
         store: Store,
         page: Location,
         tell: Callable[[str], None],
@@ -196,7 +202,10 @@ class Watch:
         version = store.manifest.version
         if version == self._shown and page.exists():
             return
-        numbers = make_report(spark, store.directory, progress=progress)
+        from disque_spark.audit.spark_engine import spark_of
+        from disque_spark.report import make_report, write_report
+
+        numbers = make_report(spark_of(engine), store.directory, progress=progress)
         try:
             write_report(numbers, page, None)
             self._shown = version

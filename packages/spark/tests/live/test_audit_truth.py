@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from disque_spark import pipeline
+from disque_spark.append_only import find_files
 from disque_spark.audit.classify import Finding
 from disque_spark.audit.held import are_all, held_in
 from disque_spark.audit.rules import (
@@ -20,7 +21,6 @@ from disque_spark.audit.rules import (
 )
 from disque_spark.audit.run import audit
 from disque_spark.cli import commands
-from disque_spark.datasources.aof import find_files
 from packages.spark.tests.support.audit_story import WAITS, told
 from packages.spark.tests.support.audited_logs import Audited, audited
 from packages.spark.tests.support.live_books import Books

@@ -12,9 +12,9 @@ from disque_spark.audit.tables import read_table
 from disque_spark.files import location
 from disque_spark.pipeline import main
 from disque_spark.replay import Choice
-from packages.spark.tests.live.test_audit_aof import job, job_id
 from packages.spark.tests.support.planted_log import generate
 from packages.spark.tests.support.s3 import Bucket
+from packages.spark.tests.unit.test_audit_aof import job, job_id
 
 
 def upload(files: list[Path], directory: str) -> None:

@@ -12,9 +12,9 @@ from pyspark.sql import functions as f
 from disque_spark.audit.run import audit
 from disque_spark.files import location
 from disque_spark.pipeline import main
-from packages.spark.tests.live.test_audit_aof import aof, job
 from packages.spark.tests.support.planted_log import generate
 from packages.spark.tests.support.s3 import Bucket
+from packages.spark.tests.unit.test_audit_aof import aof, job
 from tests.support.documented import Typist, commands, section
 from tests.support.harness import free_port
 

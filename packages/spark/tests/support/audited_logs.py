@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from disque_spark.audit.classify import Finding
 from disque_spark.audit.clocks import Clocks, clocks_by_id, least_of, ranks_of
 from disque_spark.audit.evidence import Logs
@@ -13,7 +15,7 @@ from disque_spark.audit.gaps import FOR_EVER, Gap, ends_of, gaps_of, head_of, mi
 from disque_spark.audit.jobs import jobs_of
 from disque_spark.audit.partial_jobs import Seen, read
 from disque_spark.audit.rules import Rules
-from disque_spark.audit.ticks import tick_findings
+from disque_spark.audit.ticks import TICK_SCHEMA, tick_findings
 from disque_spark.segments import Piece, find_segments
 from packages.spark.tests.support.clock_rows import least_in
 
@@ -68,7 +70,7 @@ def audited(logs: Sequence[Path], rules: Rules) -> Audited:
     every = [*nodes, *missing]
     known = Logs(every, ahead, seen.last, gaps, clocks.doubt, ranks_of(every))
     findings += judged(batch, rules, known)[0]
-    findings += tick_findings(notes.ticks)
+    findings += tick_findings(pa.concat_tables([TICK_SCHEMA.empty_table(), *notes.ticks]))
     jobs = {row["id"]: row for row in batch.to_pylist()}
     parts = missing_between(ends)
     return Audited(nodes, jobs, findings, gaps, clocks, seen, missing, parts)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from disque_spark.datasources.aof import _Batch, live_records
+from disque_spark.append_only import live_records
+from disque_spark.datasources.aof import _Batch
 from disque_trio.aof.format import deljob, loadjob
 from tests.support.trailers import ID, full_trailer, job_with
 

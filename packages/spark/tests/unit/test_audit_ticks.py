@@ -4,11 +4,14 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from disque_spark.audit.engine import LocalEngine
 from disque_spark.audit.manifest import DAY, FINDINGS, TICKS, Manifest, day_of, start_of
-from disque_spark.audit.partial_jobs import Notes, read
+from disque_spark.audit.partial_jobs import read
+from disque_spark.audit.stages import Target, _write_ticks
 from disque_spark.audit.store import Store
 from disque_spark.audit.ticks import TICK_SCHEMA, Tick, tick_findings, ticks_in
 from disque_spark.audit.ticks_table import TicksTable
@@ -29,8 +32,15 @@ def missed(node: str = A, at: int = NOON, why: str = "down", until: int | None =
     return Tick("s", at, "missed", None, "q", why, until, node, at + 61_000)
 
 
+def rows_of(ticks: Iterable[Tick]) -> pa.Table:
+    return pa.Table.from_pylist([tick._asdict() for tick in ticks], schema=TICK_SCHEMA)
+
+
 def found(*ticks: Tick) -> list[tuple[str, str | None, str | None, int | None, list[str]]]:
-    return [(one.kind, one.reason, one.job, one.time, one.nodes) for one in tick_findings(ticks)]
+    return [
+        (one.kind, one.reason, one.job, one.time, one.nodes)
+        for one in tick_findings(rows_of(ticks))
+    ]
 
 
 def test_a_tick_that_added_its_job_is_no_finding_whoever_says_so() -> None:
@@ -41,7 +51,7 @@ def test_a_tick_that_added_its_job_is_no_finding_whoever_says_so() -> None:
 
 def test_a_tick_that_added_none_is_found_once() -> None:
     assert found(missed(), missed(B)) == [("schedule-missed", "down", None, NOON, [A, B])]
-    (one, _) = tick_findings([missed(until=NOON + 9), missed(at=NOON + 9, why="refused")])
+    (one, _) = tick_findings(rows_of([missed(until=NOON + 9), missed(at=NOON + 9, why="refused")]))
     assert (one.time, one.queue) == (NOON, "q")
     assert "those that followed" in one.detail
 
@@ -74,13 +84,10 @@ def test_lines_about_ticks_are_read_and_are_no_events_of_jobs(tmp_path: Path) ->
     path.write_bytes(text)
     partial, seen, notes = read([Piece(path, 0, len(text))], [A])
     assert (len(partial), seen.events, seen.unknown, seen.damaged) == (1, 3, 0, 0)
-    assert notes.ticks == [
+    assert ticks_in(pa.concat_tables(notes.ticks)) == [
         Tick("\\xffs", NOON, "ticked", id.decode(), "q", None, None, A, NOON + 5),
         Tick("s", NOON, "missed", None, "q", "refused", NOON + 9, A, NOON + 6),
     ]
-    again = Notes()
-    again.add(notes.text())
-    assert again.ticks == notes.ticks
 
 
 # ---- the table ----------------------------------------------------------------------------------
@@ -96,7 +103,13 @@ class Table:
         manifest = Manifest.of(self.store.manifest.text())
         manifest.changed = []
         manifest.last = NOON + 10 * DAY
-        TicksTable(self.store, manifest, self.store.stamp()).add(ticks)
+        stamp = self.store.stamp()
+        place = Target(self.store.place("jobs"), self.store.place(TICKS), stamp)
+        new: dict[str, list[str]] = {}
+        for some in ticks, ():  # as two tasks
+            for day, name in _write_ticks([rows_of(some)] if some else [], place):
+                new.setdefault(day, []).append(name)
+        TicksTable(LocalEngine(1), self.store, manifest, stamp).add(new)
         manifest.drop_days(keep_days)
         self.store.commit(manifest, {TICKS: TICK_SCHEMA})
         return manifest

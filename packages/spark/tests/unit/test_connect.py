@@ -9,8 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import disque_spark
-from disque_spark import package, pipeline
-from disque_spark.cli import commands
+from disque_spark import classic, package, pipeline
 from disque_spark.package import is_remote, packed, send_package
 
 PACKAGE = Path(disque_spark.__file__).parent
@@ -84,7 +83,7 @@ def test_an_invalid_server_is_reported_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # A session that existed before, such as that of other tests, is not ended.
-    monkeypatch.setattr(commands, "end_java", lambda: pytest.fail("ended a JVM of others"))
+    monkeypatch.setattr(classic, "end_java", lambda: pytest.fail("ended a JVM of others"))
     assert pipeline.main(["report", str(tmp_path), "--remote", remote]) == status
     error = capsys.readouterr().err
     assert told in error

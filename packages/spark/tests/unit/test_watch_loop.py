@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from disque_spark.audit.engine import LocalEngine
 from disque_spark.audit.manifest import Manifest
 from disque_spark.audit.result import Result
 from disque_spark.audit.store import BusyError, Store, StoreError
@@ -27,8 +28,6 @@ from disque_spark.watch.receivers import ReceiverError
 from disque_spark.watch.state import STATE, WatchState, alone
 from packages.spark.tests.unit.test_watch_notices import SCHEMA
 
-SPARK = cast(SparkSession, None)
-
 
 class Looks:
     """What each look does, and how long the watch waits afterwards."""
@@ -36,11 +35,11 @@ class Looks:
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, output: Path, *what: Exception | None
     ) -> None:
+        self.engine = LocalEngine(1)
         self.pauses: list[float] = []
         self.told: list[str] = []
         self.left = list(what)
         self.watch = Watch(["log"], output, [], every=10)
-        monkeypatch.setattr(loop, "settings_of", lambda spark: {})
         monkeypatch.setattr(Watch, "look", lambda *_: self._look())
         monkeypatch.setattr(loop, "wait", lambda seconds, stop: self.pauses.append(seconds))
         monkeypatch.setattr(loop, "monotonic", lambda: 0.0)
@@ -53,7 +52,7 @@ class Looks:
 
     def run(self, **more: Any) -> None:
         more.setdefault("stop", lambda: not self.left)
-        self.watch.run(SPARK, tell=self.told.append, **more)
+        self.watch.run(self.engine, tell=self.told.append, **more)
 
 
 def test_it_looks_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -100,7 +99,7 @@ def test_an_audit_that_is_writing_is_waited_for(
 
 def test_without_a_jvm_it_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     looks = Looks(monkeypatch, tmp_path, ConnectionRefusedError("Connection refused"), None)
-    monkeypatch.setattr(loop, "is_gone", lambda spark: True)
+    monkeypatch.setattr(looks.engine, "is_gone", lambda: True)
     with pytest.raises(ConnectionRefusedError):
         looks.run()
 

@@ -2,28 +2,34 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
+from disque_spark.append_only import find_files
 from disque_spark.audit.classify import Finding
+from disque_spark.audit.engine import LocalEngine
 from disque_spark.audit.findings import FINDING_SCHEMA, as_batch
 from disque_spark.audit.held import (
+    TABLE_SCHEMA,
+    Tables,
+    Target,
     are_all,
-    held,
     held_in,
     node_of_aof,
+    with_ends,
     with_held_jobs,
+    write_held,
 )
-from disque_spark.audit.jobs import JOB_SCHEMA
-from disque_spark.datasources.aof import find_files
 from disque_spark.files import Location, location
+from disque_spark.parquet import write_file
 from disque_trio.aof.format import AofError
 from disque_trio.protocol.serialjob import JobWriter, deljob, loadjob
 
 A, B = "a" * 40, "b" * 40
 END = 1_900_000_000_000  # ms
 LATER = END // 1000 + 60
+SHOWN = ["job", "node", "logged", "ended"]
 
 
 def job_id(number: int) -> str:
@@ -55,19 +61,8 @@ def jobs_in(path: Location) -> list[str]:
     return [row["job"] for batch in held_in(path) for row in batch.to_pylist()]
 
 
-def found(spark: SparkSession, *findings: Finding) -> DataFrame:
-    rows = as_batch(findings).to_pandas()
-    return spark.createDataFrame(rows, from_arrow_schema(FINDING_SCHEMA))
-
-
 def never(number: int, reason: str | None = None, kind: str = "never-delivered") -> Finding:
     return Finding(kind, reason, job_id(number), "q", END - 5000, [A], "")
-
-
-def jobs(spark: SparkSession, *numbers: int) -> DataFrame:
-    empty = dict.fromkeys(JOB_SCHEMA.names)
-    rows = [{**empty, "id": job_id(number), "ended": "acked"} for number in numbers]
-    return spark.createDataFrame(rows, from_arrow_schema(JOB_SCHEMA))
 
 
 def test_a_file_has_what_was_not_deleted(tmp_path: Path) -> None:
@@ -117,40 +112,41 @@ def test_a_path_without_files_is_an_error(tmp_path: Path) -> None:
         find_files([str(tmp_path)])
 
 
-def test_the_table_says_which_jobs_the_log_does_not_know(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def rows_in(*files: Location) -> pa.Table:
+    return pa.Table.from_batches([batch for path in files for batch in held_in(path)])
+
+
+def known(*numbers: int) -> pa.Table:
+    rows = [{"id": job_id(number), "ended": "acked"} for number in numbers]
+    return pa.Table.from_pylist(rows, pa.schema([("id", pa.string()), ("ended", pa.string())]))
+
+
+def test_the_table_says_which_jobs_the_log_does_not_know(tmp_path: Path) -> None:
     files = [aof(tmp_path / "a", job(1), job(2), node=A), aof(tmp_path / "b", job(2))]
-    table = held(spark, files, jobs(spark, 2, 3))
-    rows = [(row.job, row.node, row.logged, row.ended) for row in table.collect()]
-    assert sorted(rows, key=str) == [
+    table = with_ends(rows_in(*files), known(2, 3))
+    assert table.schema == TABLE_SCHEMA
+    assert [tuple(row.values()) for row in table.select(SHOWN).to_pylist()] == [
         (job_id(1), A, False, None),
         (job_id(2), A, True, "acked"),
         (job_id(2), None, True, "acked"),
     ]
 
 
-@pytest.mark.parametrize("all_nodes", [True, False])
-def test_a_job_that_was_never_delivered_waits_or_is_lost(
-    spark: SparkSession, tmp_path: Path, all_nodes: bool
-) -> None:
-    files = [aof(tmp_path / "a", job(1), job(2), job(4, END // 1000)), aof(tmp_path / "b", job(1))]
-    table = held(spark, files, jobs(spark, 1, 2, 3, 4))
-    findings = found(
-        spark,
-        never(1),
-        never(2, "log-gap"),
-        never(3),
-        never(4),
-        never(5, "log-gap"),
-        never(1, None, "poison"),
-        never(1, None, "not-requeued"),
-        never(2, "log-gap", "not-requeued"),
-    )
-    result = with_held_jobs(findings, table, END, all_nodes)
-    assert result.columns == FINDING_SCHEMA.names
-    lost = "lost" if all_nodes else None
-    assert {(row.kind, row.job): row.reason for row in result.collect()} == {
+FOUND = (
+    never(1),
+    never(2, "log-gap"),
+    never(3),
+    never(4),
+    never(5, "log-gap"),
+    never(1, None, "poison"),
+    never(1, None, "not-requeued"),
+    never(2, "log-gap", "not-requeued"),
+    Finding("clock-skew", None, None, None, END, [A, B], "apart"),
+)
+
+
+def reasons(lost: str | None) -> dict[tuple[str, str | None], str | None]:
+    return {
         ("never-delivered", job_id(1)): "held",
         ("never-delivered", job_id(2)): "held",
         ("never-delivered", job_id(3)): lost,
@@ -159,4 +155,50 @@ def test_a_job_that_was_never_delivered_waits_or_is_lost(
         ("poison", job_id(1)): None,
         ("not-requeued", job_id(1)): "held",
         ("not-requeued", job_id(2)): "log-gap",
+        ("clock-skew", None): None,
     }
+
+
+@pytest.mark.parametrize("all_nodes", [True, False])
+def test_a_job_that_was_never_delivered_waits_or_is_lost(tmp_path: Path, all_nodes: bool) -> None:
+    files = [aof(tmp_path / "a", job(1), job(2), job(4, END // 1000)), aof(tmp_path / "b", job(1))]
+    table = with_ends(rows_in(*files), known(1, 2, 3, 4))
+    findings = pa.Table.from_batches([as_batch(FOUND)])
+    result = with_held_jobs(findings, table, END, all_nodes)
+    assert result.schema == FINDING_SCHEMA
+    found = {(row["kind"], row["job"]): row["reason"] for row in result.to_pylist()}
+    assert found == reasons("lost" if all_nodes else None)
+
+
+def test_no_log_is_needed_to_decide_about_what_a_file_decides(tmp_path: Path) -> None:
+    detail = "as planted; the log of n2 would decide"
+    waits = never(1, "log-gap")._replace(detail=detail, would_decide=["n2"])
+    open = never(2, "log-gap")._replace(detail=detail, would_decide=["n2"])
+    table = with_ends(rows_in(aof(tmp_path, job(1))), known())
+    findings = pa.Table.from_batches([as_batch([waits, open])])
+    rows = with_held_jobs(findings, table, END, True).to_pylist()
+    assert [(row["detail"], row["would_decide"]) for row in rows] == [
+        ("as planted", []),
+        (detail, ["n2"]),
+    ]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_both_tables_are_written_in_buckets_of_jobs(tmp_path: Path, threads: int) -> None:
+    files = [aof(tmp_path / "a", job(1), job(2), job(4, END // 1000)), aof(tmp_path / "b", job(1))]
+    jobs, findings = location(tmp_path / "jobs.parquet"), location(tmp_path / "found.parquet")
+    write_file(jobs, known(1, 3, 4))
+    write_file(findings, pa.Table.from_batches([as_batch(FOUND)]))
+    tables = Tables([jobs], [("2030-03-17", findings)], 4)
+    target = Target(location(tmp_path / "held"), location(tmp_path / "findings"), "000002-x")
+    done = write_held(LocalEngine(threads), files, tables, target, END, True)
+    assert (done.jobs, done.unlogged) == (3, 1)
+    held = pa.concat_tables(pq.read_table(tmp_path / "held" / name) for name in done.files)
+    ids = [job_id(number) for number in (1, 1, 2, 4)]
+    assert sorted(held.column("job").to_pylist()) == ids
+    names = [tmp_path / "findings" / "day=2030-03-17" / name for name in done.found["2030-03-17"]]
+    found = [row for path in names for row in pq.ParquetFile(path).read().to_pylist()]
+    assert {(row["kind"], row["job"]): row["reason"] for row in found} == reasons("lost")
+    assert done.counts["never-delivered held"] == 2
+    assert done.counts["clock-skew "] == 1
+    assert sum(done.counts.values()) == len(FOUND)

@@ -35,6 +35,10 @@ def main(
             from disque_spark.cli import upkeep
 
             return upkeep.run(options)
+        if options.command == "report":
+            from disque_spark.cli import reporting
+
+            return reporting.run(options)
         from disque_spark.cli import commands
     except ModuleNotFoundError as missing:
         text = advice(missing, options.command)

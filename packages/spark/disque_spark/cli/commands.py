@@ -9,17 +9,15 @@ and 143 stopped by SIGINT and SIGTERM. For an ``archive`` without ``--available-
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from disque_spark.audit.engine import Engine, engine_of
-from disque_spark.audit.manifest import JOBS
 from disque_spark.audit.rules import KINDS, Rules
 from disque_spark.audit.store import StoreError
-from disque_spark.audit.tables import read_table
 from disque_spark.audit.unread import AuditError
 from disque_spark.cli.checks import (
     UsageError,
@@ -27,7 +25,6 @@ from disque_spark.cli.checks import (
     check_archive,
     check_audit,
     check_replay,
-    check_report,
     connection_options,
     table_settings,
 )
@@ -36,7 +33,7 @@ from disque_spark.cli.lacking import lacking
 from disque_spark.cli.watching import check_watch, watch
 from disque_spark.client import RefusedError
 from disque_spark.failures import one_line
-from disque_spark.files import Location, location, settings_of
+from disque_spark.files import location, settings_of
 from disque_spark.health import HealthFile
 from disque_spark.lakehouse.settings import TableError
 from disque_spark.leases.store import LeaseError
@@ -54,7 +51,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from disque_spark.replay import ReplayCounts
-    from disque_spark.report import Json
 
 OK, FAILED, USAGE, FOUND = 0, 1, 2, 3
 STOPPED = 128  # plus the number of the signal
@@ -219,47 +215,6 @@ def _audit(run: Run) -> int:
     return FOUND if options.check_findings and (result.serious or result.is_partial) else OK
 
 
-def _report(run: Run) -> int:
-    from disque_spark.report import make_report, write_report
-
-    options = run.options
-    if options.explain:
-        read_table(run.spark, options.audit, JOBS).explain("formatted")
-        return OK
-    run.progress("reading the tables")
-    settings = settings_of(run.spark)
-    html, file, before = (
-        None if path is None else location(path, settings)
-        for path in (options.html, options.json, options.before)
-    )
-    if html is None and file is None:
-        audit = location(options.audit, settings)
-        html, file = audit / "report.html", audit / "report.json"
-    earlier = _before(before, file)
-    with run.progress.of(run.spark):
-        numbers = make_report(run.spark, options.audit, earlier, run.progress)
-    run.progress.end()
-    write_report(numbers, html, file)
-    for place in (html, file):
-        if place is not None:
-            print(place)
-    return OK
-
-
-def _before(chosen: Location | None, replaced: Location | None) -> "Mapping[str, Json] | None":
-    """The report to compare with: the chosen one, or else the one that will be replaced."""
-    from disque_spark.report import ComparisonError, read_report
-
-    if chosen is not None:
-        return read_report(chosen)
-    if replaced is None or not replaced.exists():
-        return None
-    try:
-        return read_report(replaced)
-    except ComparisonError:
-        return None  # written by another program
-
-
 def _archive(run: Run) -> int:
     from disque_spark.archive import Archive
 
@@ -381,7 +336,6 @@ def _watch(run: Run) -> int:
 
 _COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], str | None], Callable[[Run], int]]] = {
     "audit": (check_audit, _audit),
-    "report": (check_report, _report),
     "archive": (check_archive, _archive),
     "replay": (check_replay, _replay),
     "watch": (check_watch, _watch),

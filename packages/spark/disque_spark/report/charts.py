@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from disque_spark.report.markup import HOUR, NONE, Numbers, step_name
-from disque_spark.report.plots import Line, heat_map, line_plot
+from disque_spark.report.markup import NONE, Numbers, step_name
+from disque_spark.report.plots import Line, line_plot
 from disque_spark.report.series import RATES
 from disque_trio import humanize
 
@@ -108,14 +108,6 @@ def plots(numbers: Numbers) -> list[Plot]:
 def span_of(numbers: Numbers) -> tuple[int, int]:
     """The period that plots show, ms."""
     return numbers["first"], numbers["last"]
-
-
-def hours(numbers: Numbers) -> str:
-    """A heat map of the deliveries of each queue and hour."""
-    known: Mapping[str, Any] = numbers["hours"]
-    cells = {(queue, at): count for queue, at, count in known["delivered"]}
-    columns = list(range(known["first"], known["last"] + 1, HOUR)) if cells else []
-    return heat_map(known["queues"], columns, cells, "deliveries by queue and hour")
 
 
 def _of(shown: int, every: int) -> str:

@@ -1,70 +1,44 @@
-"""Computes the numbers of a report from the tables of an audit, with Spark."""
+"""Computes the numbers of a report from the tables of an audit, in one process, without Spark."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import reduce
-from itertools import accumulate
-from operator import itemgetter
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeAlias
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as f
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from disque_spark.audit.manifest import FINDINGS, JOBS, MINUTES, Manifest
-from disque_spark.audit.queue_minutes import PERCENTILES
+from disque_spark.audit.queue_minutes import MINUTE, PERCENTILES
 from disque_spark.audit.rules import KINDS
-from disque_spark.audit.store import Store, StoreError
-from disque_spark.audit.tables import read_table
-from disque_spark.files import Location, Place, location, settings_of
+from disque_spark.files import Location, Place, location
+from disque_spark.report import series as sr
 from disque_spark.report.compare import before_of
-from disque_spark.report.lives import Lives
+from disque_spark.report.lives import Nodes, life_of
 from disque_spark.report.page import page
 from disque_spark.report.remarkable import ORDERS, remarkable
-from disque_spark.report.series import Series
-from disque_spark.terminal import Part
+from disque_spark.report.tables import FINDINGS, JOBS, MINUTES, Sums, Tables, ms
+from disque_spark.report.whole import Whole
 
-T = TypeVar("T")
 Json: TypeAlias = Any  # values as they are written to the file
-POINTS = 240  # the most points of a line over the whole time
 MOST_FINDINGS = 100  # findings of each kind
 MOST_QUEUES = 1000  # the busiest queues
 MORE_QUEUES = 100  # the first queues by each other order
 DEEPEST = 6  # queues in the plot of depths
 DRAWN = 40  # queues that have plots of their own
-MOST_ROWS = 20
-MOST_HOURS = 24 * 14
-_STEPS = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
-_PARTITIONS = "spark.sql.shuffle.partitions"
-_LEAST_PARTITIONS, _JOBS_OF_A_TASK = 2, 100_000
-_HOUR = 3_600_000
+MOST_WORST = 10
 _FEW = 6
-# The parts to compute, in order, and their approximate shares of the time.
-_PARTS = {
-    "queues": 1,
-    "reasons": 1,
-    "findings": 1,
-    "jobs that stand out": 1,
-    "all jobs": 1,
-    "jobs with findings": 1,
-    "rates": 1,
-    "waiting": 1,
-    "processing": 1,
-    "depths": 1,
-    "plots of queues": 1,
-    "deliveries": 1,
-    "hours": 1,
-    "lives": 1,
-    "nodes": 1,
-}
 _ENDS = ("acked", "dead", "cancelled", "expired", "deleted", "evicted")
+_JOB = (
+    *("id", "queue", "size", "delay", "deliveries", "nacks_said", "wait_ms", "processing_ms"),
+    *("first_delivered", "acked_at", "ended_at", "ended", "first_event", "last_event", "trace"),
+)
+_WORST = {"deliveries": 1, "nacks_said": 0, "wait_ms": 0, "processing_ms": 0}  # and least values
 
 
 def make_report(
-    spark: SparkSession,
     audit: Place,
     before: Mapping[str, Json] | None = None,
     progress: Callable[[str], None] = lambda text: None,
+    settings: Mapping[str, str] | None = None,
 ) -> dict[str, Json]:
     """The numbers of a report on the current version of an audit.
 
@@ -72,34 +46,15 @@ def make_report(
         before: numbers of an earlier report to compare with; if they are of this version, what they
             were compared with is used.
         progress: called with what is being computed.
+        settings: settings for remote file systems, as Spark has them.
 
     Raises:
         StoreError: there is no audit at that path.
         ComparisonError: ``before`` is not a report.
     """
-    place = location(audit, settings_of(spark))
-    store = Store(place)
-    if store.current is None:
-        raise StoreError(f"no audit at {audit}")
-    with _few_tasks(spark, store.manifest.jobs):
-        numbers = _Report(spark, place, store.manifest, progress).numbers()
+    numbers = _Report(Tables(location(audit, settings)), progress).numbers()
     numbers["before"] = None if before is None else before_of(before, numbers)
     return numbers
-
-
-@contextmanager
-def _few_tasks(spark: SparkSession, jobs: int) -> Iterator[None]:
-    """Limit the number of shuffle partitions during the block, according to the number of jobs.
-    With few jobs, Spark's default of 200 takes most of the time, since Spark does not coalesce
-    cached partitions."""
-    usual = spark.conf.get(_PARTITIONS)
-    assert usual is not None
-    wanted = max(_LEAST_PARTITIONS, jobs // _JOBS_OF_A_TASK)
-    spark.conf.set(_PARTITIONS, str(min(int(usual), wanted)))
-    try:
-        yield
-    finally:
-        spark.conf.set(_PARTITIONS, usual)
 
 
 def write_report(numbers: Mapping[str, Json], html: Place | None, file: Place | None) -> None:
@@ -118,40 +73,57 @@ def _link(html: Location, file: Location) -> str:
 
 
 class _Report:
-    """Computes the numbers, with a query for each."""
+    """Computes the numbers. Jobs and minutes are read once, a file at a time, and the jobs whose
+    histories are shown once more."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        audit: Place,
-        manifest: Manifest,
-        progress: Callable[[str], None],
-    ) -> None:
-        self._manifest = manifest
+    def __init__(self, tables: Tables, progress: Callable[[str], None]) -> None:
+        self._tables = tables
+        self._manifest = manifest = tables.manifest
         self._progress = progress
-        tables = (read_table(spark, audit, name).drop("day") for name in (JOBS, MINUTES, FINDINGS))
-        self._jobs, self._minutes, self._findings = tables
-        span = (manifest.last - manifest.first) / 1000
-        step = next((step for step in _STEPS if span / step <= POINTS), _STEPS[-1])
-        self._step = step * 1000
-        self._lives = Lives(spark, self._jobs, [*manifest.nodes, *manifest.without_logs])
+        self._span = manifest.last - manifest.first
+        self._step = step = sr.step_of(self._span, sr.POINTS)
+        self._minutes = sr.Minutes(step)
+        self._times = {name: sr.Durations(step) for name in sr.TIMES}
+        self._by_queue = Sums(("queue",), {"jobs": "sum", "bytes": "sum"})
+        self._ends = Sums(("ended", "times"), {"jobs": "sum"})
+        self._nodes = Nodes([*manifest.nodes, *manifest.without_logs])
+        self._worst: dict[str, list[dict[str, Json]]] = {name: [] for name in _WORST}
 
     def numbers(self) -> dict[str, Json]:
         manifest = self._manifest
-        of = self._part
-        queues, every = of("queues", self._queues)
-        reasons = of("reasons", self._reasons)
-        shown = of("findings", self._shown)
-        worst = of("jobs that stand out", self._worst)
-        series = Series(self._jobs, self._minutes, self._step)
+        self._progress("reading the findings")
+        columns = ("kind", "reason", "job", "queue", "time", "nodes", "detail", "would_decide")
+        findings = self._tables.all(FINDINGS, columns)
+        findings = findings.set_column(4, "time", ms(findings.column("time")))
+        whole = Whole(findings)
+        self._progress("reading the minutes")
+        for rows in self._tables.rows(MINUTES, sr.Minutes.columns):
+            self._minutes.add(rows)
+        peaks = self._minutes.peaks() if self._step > sr.FINE else []
+        fine = sr.Events(sr.FINE, peaks)
+        short = sr.Events(self._step) if self._step < MINUTE else None
+        done = 0
+        for rows in self._tables.rows(JOBS, _JOB):
+            self._progress(f"reading the jobs, {done:,} of {manifest.jobs:,}")
+            whole.add(rows)
+            self._add(rows)
+            fine.add(rows)
+            if short is not None:
+                short.add(rows)
+            done += rows.num_rows
+        self._progress("summing up")
+        steps = self._minutes.steps.table() if short is None else short.table()
+        queues, every = self._queues(findings)
         deepest = sorted(queues, key=lambda row: -(row["most_depth"] or 0))[:DEEPEST]
-        deep_names = [row["queue"] for row in deepest]
-        busy_names = [row["queue"] for row in queues[:MOST_ROWS]]
         drawn = remarkable(queues, DRAWN)
-        lives = {found["job"] for found in shown} | {
-            row["id"] for rows in worst.values() for row in rows
-        }
-        ids = {job for job in lives if job is not None}
+        own_step = max(self._step, sr.step_of(self._span, sr.MOST_CELLS // max(len(drawn), 1)))
+        reasons, jobs_found = _reasons(findings)
+        shown = _shown(findings)
+        totals, deliveries = self._totals()
+        if totals["jobs"]:
+            totals["young"] = whole.young
+        ids = {found["job"] for found in shown if found["job"] is not None}
+        ids |= {row["id"] for rows in self._worst.values() for row in rows}
         return {
             "version": manifest.version,
             "events": manifest.events,
@@ -168,166 +140,128 @@ class _Report:
             "silences": {node: one._asdict() for node, one in manifest.silences.items()},
             "segments": len(manifest.segments),
             "settings": manifest.settings,
-            "jobs": of("all jobs", self._totals),
+            "whole": whole.numbers(manifest.end),
+            "jobs": totals,
             "findings": {kind: sum(counts.values()) for kind, counts in reasons.items()},
-            "finding_jobs": of("jobs with findings", self._found_jobs),
+            "finding_jobs": jobs_found,
             "reasons": reasons,
             "findings_shown": shown,
             "queues": queues,
             "queues_in_all": every,
             "step": self._step,
-            "rates": of("rates", series.rates),
-            "wait": of("waiting", lambda: self._times("wait_ms", "first_delivered")),
-            "processing": of("processing", lambda: self._times("processing_ms", "acked_at")),
-            "depth": of("depths", lambda: series.depths(deep_names)),
-            "series": of("plots of queues", lambda: series.of_queues(drawn)),
-            "deliveries": of("deliveries", self._deliveries),
-            "hours": of("hours", lambda: self._hours(busy_names)),
-            "worst": worst,
-            "lives": of("lives", lambda: self._lives.of(ids)),
-            "by_node": of("nodes", self._lives.by_node),
+            "rates": sr.rates(steps),
+            "peaks": {"step": sr.FINE, "windows": peaks, "rates": sr.rates(fine.table())},
+            **{
+                name: [[at, *row] for at, row in found.percentiles("at").items()]
+                for name, found in self._times.items()
+            },
+            "depth": sr.depths(steps, [row["queue"] for row in deepest]),
+            "series": sr.of_queues(steps, self._times, drawn, own_step),
+            "deliveries": deliveries,
+            "worst": self._worst,
+            "lives": self._lives(ids),
+            "by_node": self._nodes.rows(),
             "clients": manifest.clients,
         }
 
-    def _part(self, name: str, make: Callable[[], T]) -> T:
-        """Report what is being computed, and how much of the whole is done; then compute it."""
-        ends = dict(zip(_PARTS, accumulate(_PARTS.values()), strict=True))
-        whole = sum(_PARTS.values())
-        begin = (ends[name] - _PARTS[name]) / whole
-        self._progress(Part(f"page: {name}", begin, ends[name] / whole))
-        return make()
+    def _add(self, jobs: pa.RecordBatch) -> None:
+        """Count some jobs."""
+        ones = pa.array([1] * jobs.num_rows)
+        column = jobs.column
+        for name, until in sr.TIMES.items():
+            self._times[name].add(column("queue"), column(f"{name}_ms"), column(until))
+        self._by_queue.add({"queue": column("queue"), "jobs": ones, "bytes": column("size")})
+        times = pc.min_element_wise(column("deliveries"), _FEW)
+        self._ends.add({"ended": column("ended"), "times": times, "jobs": ones})
+        self._nodes.add(column("trace"))
+        wanted = ["id", "queue", "deliveries", "nacks_said", "wait_ms", "processing_ms", "ended"]
+        for order, least in _WORST.items():
+            mine = jobs.select(wanted).filter(pc.greater(column(order), least))
+            best = pc.select_k_unstable(
+                mine, MOST_WORST, [(order, "descending"), ("id", "ascending")]
+            )
+            rows = [*self._worst[order], *mine.take(best).to_pylist()]
+            rows.sort(key=lambda row: (-row[order], row["id"]))
+            self._worst[order] = rows[:MOST_WORST]
 
-    def _reasons(self) -> dict[str, dict[str, int]]:
-        """The number of findings of each kind and reason."""
-        reasons: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
-        for row in self._findings.groupBy("kind", "reason").count().collect():
-            reasons[row["kind"]][row["reason"] or ""] = row["count"]
-        return reasons
-
-    def _totals(self) -> dict[str, Json]:
-        """The totals of all jobs."""
+    def _totals(self) -> tuple[dict[str, Json], list[list[Json]]]:
+        """The totals of all jobs, and how many were delivered 0, 1, 2, … times; the last row is "6
+        or more"."""
         if not self._manifest.jobs:
-            return {"jobs": 0}
-        ended = f.col("ended")
-        row = self._jobs.agg(
-            f.count("*").alias("jobs"),
-            f.count_if(f.col("deliveries") > 0).alias("delivered"),
-            f.count_if(f.col("deliveries") > 1).alias("delivered_again"),
-            *[f.count_if(ended == how).alias(how) for how in _ENDS],
-            f.count_if(ended.isNull()).alias("open"),
-            f.sum("size").alias("bytes"),
-            *_percentiles("wait_ms", "wait"),
-            *_percentiles("processing_ms", "processing"),
-        ).first()
-        assert row is not None
-        found = self._findings.select(f.col("job").alias("id")).distinct()
-        young = self._jobs.where(ended.isNull()).join(found, "id", "left_anti").count()
-        return {**row.asDict(), "young": young}
-
-    def _found_jobs(self) -> dict[str, int]:
-        """The number of jobs with a finding of each kind, and of any kind (key ``""``)."""
-        jobs = f.count_distinct("job").alias("jobs")
-        counts = {
-            row["kind"]: row["jobs"] for row in self._findings.groupBy("kind").agg(jobs).collect()
+            return {"jobs": 0}, []
+        by_end: dict[Any, Any] = {row["ended"]: row["jobs"] for row in self._ends.rows(["ended"])}
+        by_times: dict[Any, Any] = {row["times"]: row["jobs"] for row in self._ends.rows(["times"])}
+        jobs = sum(by_end.values())
+        totals = {
+            "jobs": jobs,
+            "delivered": jobs - by_times.get(0, 0),
+            "delivered_again": sum(count for times, count in by_times.items() if times > 1),
+            **{how: by_end.get(how, 0) for how in _ENDS},
+            "open": by_end.get(None, 0),
+            "bytes": pc.sum(self._by_queue.table().column("bytes")).as_py(),
         }
-        any_kind = self._findings.agg(jobs).first()
-        assert any_kind is not None
-        return {kind: counts.get(kind, 0) for kind in KINDS} | {"": any_kind["jobs"]}
+        for name, found in self._times.items():
+            totals |= _named(name, found.percentiles().get((), [None] * 3))
+        few = [
+            [f"{times}{' or more' if times == _FEW else ''}", by_times[times]]
+            for times in sorted(by_times)
+        ]
+        return totals, few
 
-    def _queues(self) -> tuple[list[dict[str, Json]], int]:
+    def _queues(self, findings: pa.Table) -> tuple[list[dict[str, Json]], int]:
         """A row for each remarkable queue, the busiest first; and the number of all queues."""
-        depth = f.col("depth")
-        if "most_depth" in self._minutes.columns:  # tables of older versions do not have it
-            depth = f.greatest(depth, "most_depth")
-        minutes = self._minutes.groupBy("queue").agg(
-            f.sum("delivered").alias("deliveries"),
-            f.sum("requeued_retry").alias("retries"),
-            f.sum("nacked").alias("nacks"),
-            f.max("most_in_a_second").alias("most_in_a_second"),
-            f.max(depth).alias("most_depth"),
-            f.max_by("depth", "minute").alias("last_depth"),
+        about = findings.group_by("queue", use_threads=False).aggregate([("job", "count_distinct")])
+        found = (
+            dict(zip(*(column.to_pylist() for column in about), strict=True)) if len(about) else {}
         )
-        jobs = self._jobs.groupBy("queue").agg(
-            f.count("*").alias("jobs"),
-            f.sum("size").alias("bytes"),
-            *_percentiles("wait_ms", "wait"),
-            *_percentiles("processing_ms", "processing"),
-        )
-        found = self._findings.groupBy("queue").agg(f.count_distinct("job").alias("found"))
-        every = jobs.join(minutes, "queue").join(found, "queue", "left").cache()
-        parts = [
-            every.orderBy(f.desc_nulls_last(name), "queue").limit(most)
-            for name, most in zip(ORDERS, (MOST_QUEUES, *[MORE_QUEUES] * 6), strict=True)
-        ]
-        rows = reduce(DataFrame.union, parts).distinct().orderBy(f.desc("jobs"), "queue")
-        queues = [row.asDict() for row in rows.collect()]
-        count = every.count()
-        every.unpersist()
-        return queues, count
+        minutes = self._minutes.by_queue()
+        times = {name: found.percentiles("queue") for name, found in self._times.items()}
+        rows: list[dict[str, Json]] = []
+        for row in self._by_queue.rows():
+            queue: Any = row["queue"]
+            if queue in minutes:
+                rows.append({**row, **minutes[queue], "found": found.get(queue)})
+                for name in times:
+                    rows[-1] |= _named(name, times[name].get(queue, [None] * 3))
+        rows.sort(key=lambda row: (-row["jobs"], row["queue"] or ""))
+        chosen: set[str | None] = set()
+        for order, most in zip(ORDERS, (MOST_QUEUES, *[MORE_QUEUES] * 6), strict=True):
+            best = sorted(rows, key=lambda row: -(row[order] or 0))[:most]
+            chosen.update(row["queue"] for row in best)
+        return [row for row in rows if row["queue"] in chosen], len(rows)
 
-    def _shown(self) -> list[dict[str, Json]]:
-        """The first findings of each kind, as rows of the table."""
-        place = f.row_number().over(Window.partitionBy("kind").orderBy("time", "job"))
-        first = self._findings.withColumn("place", place).where(f.col("place") <= MOST_FINDINGS)
-        found = [row.asDict() for row in first.withColumn("time", f.unix_millis("time")).collect()]
-        found.sort(key=lambda row: (KINDS.index(row["kind"]), row.pop("place")))
-        return found
-
-    def _worst(self) -> dict[str, list[dict[str, Json]]]:
-        """The jobs that were delivered most often, handed back most often, and so on."""
-        columns = ("id", "queue", "deliveries", "nacks_said", "wait_ms", "processing_ms", "ended")
-        least = {"deliveries": 1, "nacks_said": 0, "wait_ms": 0, "processing_ms": 0}
-        parts = [
-            self._jobs.where(f.col(name) > more)
-            .select(f.lit(name).alias("order"), *columns)
-            .orderBy(f.desc(name), "id")
-            .limit(MOST_ROWS // 2)
-            for name, more in least.items()
-        ]
-        worst: dict[str, list[dict[str, Json]]] = {name: [] for name in least}
-        for row in reduce(DataFrame.union, parts).collect():
-            found = row.asDict()
-            worst[found.pop("order")].append(found)
-        for order in worst:
-            worst[order].sort(key=itemgetter("id"))
-            worst[order].sort(key=itemgetter(order), reverse=True)
-        return worst
-
-    def _times(self, name: str, when: str) -> list[list[Json]]:
-        """Time, p50, p95 and p99 of each time step that has jobs."""
-        percentiles = f.percentile_approx(name, [percent / 100 for percent in PERCENTILES])
-        known = self._jobs.where(f.col(name).isNotNull())
-        at = f.floor(f.unix_millis(when) / self._step) * self._step
-        rows = known.groupBy(at.alias("at")).agg(percentiles.alias("value")).orderBy("at").collect()
-        return [[row["at"], *row["value"]] for row in rows]
-
-    def _deliveries(self) -> list[list[Json]]:
-        """How many jobs were delivered 0, 1, 2, … times; the last row is "6 or more"."""
-        times = f.least("deliveries", f.lit(_FEW))
-        rows = self._jobs.groupBy(times.alias("times")).count().orderBy("times").collect()
-        return [
-            [f"{row['times']}{' or more' if row['times'] == _FEW else ''}", row["count"]]
-            for row in rows
-        ]
-
-    def _hours(self, queues: list[str]) -> dict[str, Json]:
-        """How many jobs of each queue were delivered in each hour of the last two weeks."""
-        last = self._manifest.last - self._manifest.last % _HOUR
-        first = max(self._manifest.first - self._manifest.first % _HOUR, last - MOST_HOURS * _HOUR)
-        at = f.floor(f.unix_millis("minute") / _HOUR) * _HOUR
-        rows = (
-            self._minutes.where(at >= first)
-            .where(f.col("queue").isin(queues))
-            .groupBy("queue", at.alias("at"))
-            .agg(f.sum("delivered").alias("delivered"))
-            .collect()
-        )
-        cells = [[row["queue"], row["at"], row["delivered"]] for row in rows]
-        return {"first": first, "last": last, "queues": queues, "delivered": sorted(cells)}
+    def _lives(self, ids: Collection[str]) -> dict[str, Json]:
+        """The histories of some jobs."""
+        wanted = pa.array(sorted(ids), pa.string())
+        lives: dict[str, Json] = {}
+        for rows in self._tables.rows(JOBS, ("id", "queue", "trace")) if ids else ():
+            for row in rows.filter(pc.is_in(rows.column("id"), value_set=wanted)).to_pylist():
+                lives[row["id"]] = life_of(row["queue"], row["trace"])
+        return lives
 
 
-def _percentiles(column: str, name: str) -> list[Column]:
-    return [
-        f.percentile_approx(column, percent / 100).alias(f"{name}_p{percent}")
-        for percent in PERCENTILES
-    ]
+def _named(name: str, values: list[Json]) -> dict[str, Json]:
+    return {f"{name}_p{percent}": value for percent, value in zip(PERCENTILES, values, strict=True)}
+
+
+def _reasons(findings: pa.Table) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    """The number of findings of each kind and reason; and the number of jobs with a finding of each
+    kind, and of any kind (key ``""``)."""
+    reasons: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
+    counts = findings.group_by(["kind", "reason"], use_threads=False).aggregate([([], "count_all")])
+    for row in counts.to_pylist():
+        reasons[row["kind"]][row["reason"] or ""] = row["count_all"]
+    by_kind = findings.group_by("kind", use_threads=False).aggregate([("job", "count_distinct")])
+    jobs = {row["kind"]: row["job_count_distinct"] for row in by_kind.to_pylist()}
+    every = pc.count_distinct(findings.column("job")).as_py()
+    return reasons, {kind: jobs.get(kind, 0) for kind in KINDS} | {"": every}
+
+
+def _shown(findings: pa.Table) -> list[dict[str, Json]]:
+    """The first findings of each kind, as rows of the table."""
+    found: list[dict[str, Json]] = []
+    for kind in KINDS:
+        mine = findings.filter(pc.equal(findings.column("kind"), kind))
+        order = [("time", "ascending"), ("job", "ascending")]
+        found += mine.take(pc.select_k_unstable(mine, MOST_FINDINGS, order)).to_pylist()
+    return found

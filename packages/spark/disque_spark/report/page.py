@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from disque_spark.report import lists
-from disque_spark.report.charts import Plot, hours, plots, span_of
+from disque_spark.report.charts import Plot, plots, span_of
 from disque_spark.report.found import everyone, findings, lives
 from disque_spark.report.markup import Numbers, node_name, period
 from disque_spark.report.plots import bar_plot
@@ -39,7 +39,6 @@ def page(numbers: Numbers, link: str | None = None) -> str:
         title += f", {period(numbers['first'], numbers['last'])} UTC"
     style, script = _asset("page.css"), _asset("page.js")
     drawn = plots(numbers)
-    most = _of(len(numbers["hours"]["queues"]), numbers)
     parts = [
         "<!doctype html><html lang=en><head><meta charset=utf-8>",
         f'<meta http-equiv=Content-Security-Policy content="{_policy(style, script)}">',
@@ -57,9 +56,6 @@ def page(numbers: Numbers, link: str | None = None) -> str:
         "<h2>Deliveries per job</h2><p class=hint>How many jobs were delivered how often. The scale"
         " is logarithmic.</p>",
         bar_plot([(_times(str(name)), count) for name, count in numbers["deliveries"]], "jobs"),
-        f"<h2>Deliveries by queue and hour</h2><p class=hint>The stronger the colour, the more"
-        f" deliveries{most}.</p>",
-        hours(numbers),
         "<h2 id=queues>Queues</h2><p class=hint>Retries and NACKs are shares of the deliveries. The"
         " column after them has the most deliveries within a second. Depths are those of all nodes"
         " together.</p>",
@@ -135,12 +131,6 @@ def _data(numbers: Numbers, drawn: list[Plot]) -> str:
     }
     text = json.dumps(data, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _of(shown: int, numbers: Numbers) -> str:
-    """Says how many queues are left out, if any."""
-    every = numbers.get("queues_in_all", len(numbers["queues"]))
-    return f"; the {shown} busiest of {humanize.count(every)} queues" if shown < every else ""
 
 
 def _times(times: str) -> str:

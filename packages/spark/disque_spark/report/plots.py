@@ -14,13 +14,9 @@ WIDTH = 760
 HEIGHT = 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 34
 _TICK_SECONDS = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10800, 21600, 43200, 86400)
-_LONGEST_ROW = 18  # characters of a name beside a heat map
 _LABELS = 8  # the most labels below a plot
 _LONG_LABELS = 6  # the most labels that have a day
 _DAY = 86400  # s
-_DAY_MS = 86_400_000
-_HOURS_OF_DAYS = 48  # a heat map of more hours is labelled with days
-_HOUR_LABEL, _DAY_LABEL = 44, 52  # widths of labels
 _MS = 1000
 _ROUND_MS = (1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 864_000_000)
 _POWERS = [10.0**power for power in range(16)]
@@ -103,65 +99,6 @@ def bar_plot(bars: Sequence[tuple[str, int]], title: str) -> str:
         words = humanize.count(value)
         parts += svg.bar(left, 7 + place * row, length, row - 8, name, words, class_="f0")
     return f"<figure>{svg.picture(WIDTH, row * len(bars) + 8, title, parts)}</figure>"
-
-
-def heat_map(
-    rows: Sequence[str], columns: Sequence[int], cells: dict[tuple[str, int], int], title: str
-) -> str:
-    """A cell for each queue and hour; the larger the value, the darker.
-
-    Args:
-        rows: names of queues.
-        columns: the beginnings of the hours, ms.
-        cells: values by queue and hour.
-        title: title of the plot.
-    """
-    if not rows or not columns:
-        return "<p class=none>Nothing to show.</p>"
-    left, row = 190, 24
-    width = min((WIDTH - left - _RIGHT) / len(columns), 64)
-    height = row * len(rows) + 30
-    most = max(cells.values(), default=1) or 1
-    parts = []
-    for place, name in enumerate(rows):
-        short = humanize.shortened(name, _LONGEST_ROW)
-        parts.append(svg.text(left - 8, place * row + 16, short, text_anchor="end"))
-        for column, hour in enumerate(columns):
-            count = cells.get((name, hour), 0)
-            share = math.sqrt(count / most)
-            fill = {"class_": "f0", "fill_opacity": f"{0.08 + 0.92 * share:.2f}"}
-            fill = fill if count else {"class_": "empty"}
-            when = humanize.moment(hour / _MS, "%Y-%m-%d %H:00")
-            hint = f"{humanize.shortened(name, 60)}, {when}: {humanize.count(count)}"
-            at = float(left + column * width)
-            parts.append(svg.area(at, place * row, float(width - 1), row - 2, hint, **fill))
-            if width >= 36 and count:
-                words = {"text_anchor": "middle", "class_": "on" if share > 0.5 else "off"}
-                x, y = at + width / 2, place * row + 15
-                parts.append(svg.tag("text", humanize.short(count), x=x, y=y, **words))
-    for column, format in _hours(columns, width):
-        hour = columns[column]
-        known = {"text_anchor": "middle", "data_t": hour, "data_f": format}
-        x = left + (column + 0.5) * width
-        parts.append(svg.text(x, height - 12, humanize.moment(hour / _MS, format), **known))
-    return f"<figure>{svg.picture(WIDTH, height, title, parts)}</figure>"
-
-
-def _hours(columns: Sequence[int], width: float) -> list[tuple[int, str]]:
-    """The columns of a heat map that have labels, and their formats: hours, or days if there are
-    more than two."""
-    if len(columns) > _HOURS_OF_DAYS:
-        midnights = [
-            at for at, hour in enumerate(columns) if humanize.moment(hour / _MS, "%H") == "00"
-        ]
-        every = math.ceil(_DAY_LABEL / (24 * width))
-        return [(column, "%m-%d") for column in midnights[::every]]
-    every = max(1, math.ceil(_HOUR_LABEL / width))
-    long = width * every > _DAY_LABEL
-    return [
-        (column, "%m-%d %Hh" if long and (not column or not columns[column] % _DAY_MS) else "%Hh")
-        for column in range(0, len(columns), every)
-    ]
 
 
 def legend(names: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ from disque_spark.audit.unread import AuditError, NoLogError
 from disque_spark.failures import one_line, text_of
 from disque_spark.files import Location, Place, location
 from disque_spark.parquet import rows_of
+from disque_spark.report import make_report, write_report
 from disque_spark.restarts import Restarts, wait
 from disque_spark.watch.notices import (
     MINUTE,
@@ -172,7 +173,7 @@ class Watch:
         end = store.manifest.last + int((now - self._heard) * 1000)
         self._tell(result, store, end, tell)
         if self.page is not None:
-            self._write_page(engine, store, location(self.page, settings), tell, progress)
+            self._write_page(store, location(self.page, settings), tell, progress)
         self.observer.looked(result, began)
         return result
 
@@ -192,7 +193,6 @@ class Watch:
 
     def _write_page(
         self,
-        engine: Engine,
         store: Store,
         page: Location,
         tell: Callable[[str], None],
@@ -202,10 +202,7 @@ class Watch:
         version = store.manifest.version
         if version == self._shown and page.exists():
             return
-        from disque_spark.audit.spark_engine import spark_of
-        from disque_spark.report import make_report, write_report
-
-        numbers = make_report(spark_of(engine), store.directory, progress=progress)
+        numbers = make_report(store.directory, progress=progress)
         try:
             write_report(numbers, page, None)
             self._shown = version

@@ -50,5 +50,5 @@ def test_columns_that_came_later_are_null_for_what_was_there_before(
     assert told == {"kept": (None, None), "again": (7, "blue"), "late": (7, "blue")}
     minutes = spark.read.parquet(str(output / "current" / "queue_minutes")).orderBy("minute")
     assert [row["most_in_a_second"] for row in minutes.collect()][-1] == 2
-    (queue,) = make_report(spark, output)["queues"]
+    (queue,) = make_report(output)["queues"]
     assert queue["most_in_a_second"] == 2

@@ -13,13 +13,13 @@ from disque_spark.audit.run import audit
 from disque_spark.audit.store import StoreError
 from disque_spark.report import Json, make_report, write_report
 from disque_spark.report.page import page
-from disque_spark.report.plots import WIDTH, Line, bar_plot, heat_map, line_plot
+from disque_spark.report.plots import WIDTH, Line, bar_plot, line_plot
 from disque_spark.report.series import RATES
+from disque_spark.report.whole import GROUPS
 from packages.spark.tests.support.planted_log import generate
 
 pytestmark = pytest.mark.timeout(400)
 
-PARTITIONS = "spark.sql.shuffle.partitions"
 VOID = {"meta", "input"}
 MAY_STAY_OPEN = {"html", "p", "li", "tr", "td", "th", "option"}
 
@@ -64,7 +64,7 @@ def numbers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> di
     directory = tmp_path_factory.mktemp("report")
     generate(directory / "log", 5_000, anomalies=3, seed=2)
     audit(spark, [str(directory / "log")], directory / "audit")
-    return make_report(spark, directory / "audit")
+    return make_report(directory / "audit")
 
 
 def test_the_numbers_agree_with_each_other(numbers: dict[str, Json]) -> None:
@@ -94,8 +94,8 @@ def test_the_numbers_agree_with_each_other(numbers: dict[str, Json]) -> None:
     worst = numbers["worst"]["nacks_said"]
     assert [row["nacks_said"] for row in worst[:3]] == [6, 6, 6]
     assert numbers["lives"][worst[0]["id"]]["count"] > 20
-    delivered = sum(count for *_, count in numbers["hours"]["delivered"])
-    assert delivered == sum(row["deliveries"] for row in numbers["queues"])
+    groups = [numbers["whole"][name] for name in GROUPS]
+    assert sum(groups) == numbers["whole"]["jobs"] == jobs
     assert numbers["findings"]["never-delivered"] == 6
     assert sum(numbers["findings"].values()) == len(numbers["findings_shown"])
     ends = [
@@ -221,34 +221,21 @@ def test_depth_stands_where_its_minute_ends(numbers: dict[str, Json]) -> None:
     assert places[1][1] < places[0][1] == places[2][1]
 
 
-def test_an_audit_without_jobs_has_a_report_and_few_tasks(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_an_audit_without_jobs_has_a_report(spark: SparkSession, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.mkdir()
     (log / "events-aaaaaaaa-1780000000000-0.jsonl").touch()
     audit(spark, [str(log)], tmp_path / "audit")
-    context, usual = spark.sparkContext, spark.conf.get(PARTITIONS) or ""
-    context.setJobGroup("report", "")
-    spark.conf.set(PARTITIONS, "200")
-    try:
-        numbers = make_report(spark, tmp_path / "audit")
-        assert spark.conf.get(PARTITIONS) == "200"
-    finally:
-        spark.conf.set(PARTITIONS, usual)
-        context.setJobGroup("others", "")
+    numbers = make_report(tmp_path / "audit")
     write_report(numbers, tmp_path / "report.html", None)
     assert numbers["jobs"] == {"jobs": 0}
-    tracker = context.statusTracker()
-    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup("report")]
-    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-    assert 0 < sum(stage.numTasks for stage in stages if stage) < 200
+    assert numbers["whole"]["jobs"] == 0
     assert set(Page((tmp_path / "report.html").read_text()).opened) <= MAY_STAY_OPEN
 
 
-def test_without_an_audit_there_is_no_report(spark: SparkSession, tmp_path: Path) -> None:
+def test_without_an_audit_there_is_no_report(tmp_path: Path) -> None:
     with pytest.raises(StoreError):
-        make_report(spark, tmp_path)
+        make_report(tmp_path)
 
 
 # ---- plots, without Spark ----------------------------------------------------------------------
@@ -294,11 +281,3 @@ def test_a_plot_of_one_moment_or_of_nothing_is_drawn() -> None:
     assert "<svg" in line_plot([Line("x", [(5000, 0.0)])], "t", log=True, times=True)
     assert "<svg" not in line_plot([Line("x", [])], "t")
     assert "<svg" not in bar_plot([], "t")
-    assert "<svg" not in heat_map([], [], {}, "t")
-
-
-def test_a_heat_map_has_a_cell_for_each_queue_and_hour() -> None:
-    hours = [n * 3_600_000 for n in range(200)]
-    text = heat_map(["a", "b"], hours, {("a", hours[3]): 7}, "t")
-    assert text.count("<rect") == 400
-    assert "a, 1970-01-01 03:00: 7" in text

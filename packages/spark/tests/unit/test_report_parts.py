@@ -19,9 +19,9 @@ from disque_spark.report.charts import plots
 from disque_spark.report.compare import ComparisonError, slowed, summary, totals
 from disque_spark.report.found import job, lives
 from disque_spark.report.lists import clients, comparison, schedules
-from disque_spark.report.lives import SHOWN, counts_of, life_of
+from disque_spark.report.lives import SHOWN, Nodes, life_of
 from disque_spark.report.markup import HOUR, queue_name
-from disque_spark.report.plots import Line, heat_map, line_plot
+from disque_spark.report.plots import Line, line_plot
 from disque_trio import humanize
 
 A = "a" * 40
@@ -83,11 +83,10 @@ def test_what_happened_on_each_node_is_counted() -> None:
     jobs = pa.array(
         [[event(1, 0, "added:"), event(2, 1, "delivered:")], [event(9, 1, "delivered:")]]
     )
-    rows = counts_of(jobs).to_pylist()
-    assert sorted((row["node"], row["code"], row["times"]) for row in rows) == [
-        (0, CODES["added:"], 1),
-        (1, CODES["delivered:"], 2),
-    ]
+    counted = Nodes(["one", "two"])
+    counted.add(jobs)
+    counted.add(jobs)
+    assert counted.rows() == [{"node": "one", "added": 2}, {"node": "two", "delivered": 4}]
 
 
 def test_addresses_are_those_of_nodes_conf() -> None:
@@ -167,7 +166,6 @@ def test_a_name_of_64_kb_does_not_make_the_page_large() -> None:
     drawn = {"series": {"queues": {"q": [], long: []}}}
     assert len(queue_name(drawn, long)) < 1000
     assert "data-queue=1" in queue_name(drawn, long)
-    assert len(heat_map([long], [0], {(long, 0): 5}, "t")) < 2000
     assert len(job({"lives": {long: {"steps": []}}}, long, True)) < 200
 
 
@@ -187,18 +185,6 @@ def test_lives_are_cut_in_the_middle_when_there_are_many() -> None:
 
 
 # ---- appearance ---------------------------------------------------------------------------------
-
-
-def test_a_heat_map_of_weeks_has_days_below_it() -> None:
-    def labels(hours: int) -> list[str]:
-        first = 1_795_294_800_000  # 21:00
-        text = heat_map(["q"], [first + n * HOUR for n in range(hours)], {("q", first): 1}, "t")
-        return re.findall(r'data-f="[^"]+">([^<]+)', text)
-
-    assert labels(3) == ["11-21 21h", "22h", "23h"]
-    weeks = labels(14 * 24)
-    assert weeks[0] == "11-22"
-    assert 5 < len(weeks) == len(set(weeks))
 
 
 @pytest.mark.parametrize("days", [1, 2, 3, 5, 30, 400])

@@ -1,0 +1,74 @@
+"""The command ``disque-pipeline report``. It needs no Spark session."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+
+from disque_spark.audit.store import StoreError
+from disque_spark.cli.checks import UsageError, check_report
+from disque_spark.files import Location, location
+from disque_spark.report import ComparisonError, Json, make_report, read_report, write_report
+from disque_spark.signals import Signals, Stopped
+from disque_spark.terminal import TerminalProgress
+from disque_trio.process.one_line import show_traceback
+
+OK, FAILED, USAGE, STOPPED = 0, 1, 2, 128
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write a report. Returns the exit status."""
+    progress = TerminalProgress()
+    signals = Signals()
+    signals.catch()
+    try:
+        check_report(options)
+        if options.explain:
+            print("report needs no Spark, so it has no plan")
+            return OK
+        places = _write(options, progress)
+    except Stopped as stopped:
+        return _ended(progress, str(stopped), STOPPED + stopped.signal)
+    except UsageError as problem:
+        return _ended(progress, str(problem), USAGE)
+    except (StoreError, OSError, ValueError) as problem:
+        show_traceback(options.debug)
+        return _ended(progress, str(problem), FAILED)
+    finally:
+        signals.release()
+    progress.end()
+    for place in places:
+        print(place)
+    return OK
+
+
+def _ended(progress: TerminalProgress, text: str, status: int) -> int:
+    progress.end()
+    print(f"disque-pipeline: {text}", file=sys.stderr)
+    return status
+
+
+def _write(options: argparse.Namespace, progress: TerminalProgress) -> list[Location]:
+    """Write the page and the numbers. Returns where they are."""
+    settings = dict(options.conf)
+    html, file, before = (
+        None if path is None else location(path, settings)
+        for path in (options.html, options.json, options.before)
+    )
+    if html is None and file is None:
+        audit = location(options.audit, settings)
+        html, file = audit / "report.html", audit / "report.json"
+    numbers = make_report(options.audit, _before(before, file), progress, settings)
+    write_report(numbers, html, file)
+    return [place for place in (html, file) if place is not None]
+
+
+def _before(chosen: Location | None, replaced: Location | None) -> Mapping[str, Json] | None:
+    """The report to compare with: the chosen one, or else the one that will be replaced."""
+    if chosen is not None:
+        return read_report(chosen)
+    if replaced is None or not replaced.exists():
+        return None
+    try:
+        return read_report(replaced)
+    except ComparisonError:
+        return None  # written by another program

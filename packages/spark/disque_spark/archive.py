@@ -26,7 +26,8 @@ from disque_spark.defaults import PARQUET
 from disque_spark.failures import one_line, text_of
 from disque_spark.files import Location, location, settings_of
 from disque_spark.health import HealthFile
-from disque_spark.lakehouse.bodies import decoded
+from disque_spark.lakehouse.bodies import decoded, with_columns_of
+from disque_spark.lakehouse.columns import BAD
 from disque_spark.lakehouse.files import WRITTEN, DataFile, TaskWriter, few
 from disque_spark.lakehouse.formats import table_of
 from disque_spark.lakehouse.reading import more_columns, read_table
@@ -61,6 +62,7 @@ class _State:
         total: rows written by all streams.
         last: number of the last batch with jobs that Spark has reported; -1: none.
         undecoded: jobs whose bodies could not be decoded, in the batches added.
+        bad: fields of other bodies that could not be decoded.
     """
 
     closing: bool = False
@@ -69,6 +71,7 @@ class _State:
     total: int = 0
     last: int = -1
     undecoded: int = 0
+    bad: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,8 @@ class Archive:
     _state: _State = field(default_factory=_State, init=False, repr=False)
 
     def jobs(self, spark: SparkSession) -> DataFrame:
-        """The rows of the table, as a stream."""
+        """The rows of the table, as a stream. If its bodies are decoded, the column ``BAD`` is not
+        one of the table's."""
         options = {
             "nodes": ",".join(self.nodes),
             **self._leases(),
@@ -146,6 +150,11 @@ class Archive:
         """How many bodies could not be decoded, in the batches added."""
         return self._state.undecoded
 
+    @property
+    def bad(self) -> int:
+        """How many fields of the other bodies could not be decoded, in the batches added."""
+        return self._state.bad
+
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the stream, or continue where an earlier run has ended.
 
@@ -155,14 +164,17 @@ class Archive:
             TableFailedError: the table cannot be reached or written to at the moment.
         """
         self._state.added = -1
-        jobs = self.jobs(spark)
         place, checkpoint = self.place, self._checkpoint
         table = table_of(place, self.settings)
         with table_failures(str(place)):
+            before = TableSettings.read(place)
+            old = before.body if before is not None else None
+            settings = replace(self.settings, body=with_columns_of(spark, old, self.settings.body))
+            jobs = replace(self, settings=settings).jobs(spark)
             if place.local is not None:
                 make_directory(place.local / LEASES)
-            replace(self.settings, columns=more_columns(jobs.schema)).keep(place)
-            table.create(arrow_schema(jobs.schema))
+            replace(settings, columns=more_columns(jobs.schema)).keep(place)
+            table.create(arrow_schema(jobs.drop(BAD).schema))
         writer = jobs.writeStream.option("checkpointLocation", str(checkpoint)).queryName(
             f"archive {','.join(self.queues)}"
         )
@@ -325,6 +337,7 @@ class Archive:
             query = json.loads((self._checkpoint / "metadata").read_bytes())["id"]
             table.add(StreamBatch(query, number), few(found, staging), staging)
             state.undecoded += sum(file.undecoded for file in found)
+            state.bad += sum(file.bad for file in found)
         except Exception as failure:
             # One line only: Spark searches the text with a regex that breaks on long ones.
             known = isinstance(failure, PySparkException | ArchiveError | OSError)

@@ -321,13 +321,6 @@ def _compact(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("table", type=given, help="the archive (its --output)")
     add(
-        "--older-than",
-        type=whole_period(),
-        default="1h",
-        metavar="TIME",
-        help="leave younger Parquet files alone (default: %(default)s)",
-    )
-    add(
         "--target-size",
         type=size,
         default="128mb",
@@ -336,14 +329,6 @@ def _compact(command: argparse.ArgumentParser) -> None:
     )
     add(
         "--keep-days", type=number(1), metavar="N", help="remove days that ended N or more days ago"
-    )
-    add("--deduplicate", action="store_true", help="drop duplicates within each merged file")
-    add(
-        "--grace",
-        type=whole_period(),
-        default="60s",
-        metavar="TIME",
-        help="how long replaced Parquet files stay, for readers (default: %(default)s)",
     )
     add(
         "--keep-history",

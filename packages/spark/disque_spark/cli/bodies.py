@@ -2,9 +2,10 @@
 
 import json
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import StructType
 
 from disque_spark.files import location
+from disque_spark.lakehouse.bodies import sql_of
 
 
 def columns_of(text: str) -> str:
@@ -27,7 +28,7 @@ def columns_of(text: str) -> str:
     text = " ".join(line.strip() for line in text.splitlines()).strip()
     if text.startswith("{"):
         try:
-            text = _sql(StructType.fromJson(json.loads(text)))
+            text = sql_of(StructType.fromJson(json.loads(text)))
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise ValueError(f"not a Spark schema: {type(problem).__name__}: {problem}") from None
     if text[:7].upper() == "STRUCT<" and text.endswith(">"):
@@ -35,16 +36,3 @@ def columns_of(text: str) -> str:
     if not text:
         raise ValueError("no columns")
     return text
-
-
-def _sql(kind: DataType) -> str:
-    """A type in Spark SQL, with quoted names."""
-    if isinstance(kind, StructType):
-        names = ("`{}`".format(field.name.replace("`", "``")) for field in kind)
-        types = (_sql(field.dataType) for field in kind)
-        return f"STRUCT<{', '.join(map(': '.join, zip(names, types, strict=True)))}>"
-    if isinstance(kind, ArrayType):
-        return f"ARRAY<{_sql(kind.elementType)}>"
-    if isinstance(kind, MapType):
-        return f"MAP<{_sql(kind.keyType)}, {_sql(kind.valueType)}>"
-    return kind.simpleString().upper()

@@ -253,6 +253,8 @@ def _archive(run: Run) -> int:
             print(f"{total} jobs archived in {options.output}")
             if archive.undecoded:
                 print(f"{archive.undecoded} bodies could not be decoded: their value is null")
+            if archive.bad:
+                print(f"{archive.bad} fields of other bodies had another type: they are null")
             archive.acknowledge()
             whole = True
     except Stopped:

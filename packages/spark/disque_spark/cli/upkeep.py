@@ -26,11 +26,8 @@ def run(options: argparse.Namespace) -> int:
         table = table_of(place, settings, dict(options.iceberg_catalog))
         upkeep = Upkeep(
             target=options.target_size,
-            older=options.older_than,
-            grace=options.grace,
             history=options.keep_history,
             days=options.keep_days,
-            deduplicate=options.deduplicate,
             dry_run=options.dry_run,
         )
         with table_failures(options.table):
@@ -57,9 +54,7 @@ def _ended(progress: TerminalProgress, text: str, status: int) -> int:
 
 def _print(outcome: CompactionReport, dry_run: bool) -> None:
     would = " would be" if dry_run else ""
-    print(f"{outcome.before} files{would} merged into {outcome.after}, {outcome.bytes} bytes")
-    if outcome.duplicates:
-        print(f"{outcome.duplicates} duplicate jobs dropped")
+    print(f"{outcome.before} files{would} merged into {outcome.after}")
     for day in outcome.days:
         print(f"{day}{would} removed")
     if not dry_run:

@@ -1,7 +1,7 @@
 """The columns of an archive, and the names of a table's directories."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -9,6 +9,7 @@ import pyarrow as pa
 from disque_spark.lakehouse.settings import TableError
 
 QUEUE, DAY, BODY, VALUE = "queue", "day", "body", "value"
+BAD = "_disque_bad"  # fields of the value that the body has with another type; not in the table
 PARTITIONS = (QUEUE, DAY)
 _TIME = pa.timestamp("us", "UTC")
 BASE = pa.schema(
@@ -38,29 +39,48 @@ def partition_of(path: str) -> tuple[str, str]:
     return unquote(queue.partition("=")[2]), day.partition("=")[2]
 
 
-def types_of(schema: pa.Schema) -> dict[str, pa.DataType]:
-    """The types of columns, by name."""
-    return {field.name: field.type for field in schema}
+def types_of(fields: Iterable[pa.Field]) -> dict[str, pa.DataType]:
+    """The types of columns, or of the fields of a struct, by name."""
+    return {field.name: field.type for field in fields}
 
 
-def lacking(table: str, found: Mapping[str, object], wanted: Mapping[str, object]) -> list[str]:
-    """The wanted columns that a table does not have yet. Columns that it has but that are not
-    wanted will be null from now on.
+def widened(table: str, found: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    """The columns of a table together with those that are wanted, and with the fields that its
+    structs lack. Columns that it has but that are not wanted will be null from now on.
 
     Args:
         table: name of the table, for errors.
-        found, wanted: types of columns, by name.
 
     Raises:
         TableError: a column has another type, or a column that all archives have is missing.
     """
-    for name, kind in wanted.items():
-        if name not in found:
-            if name in BASE.names or name in PARTITIONS:
-                raise TableError(f"{table}: the table has lost its column {name}")
-        elif found[name] != kind:
-            raise TableError(f"{table}: the column {name} has type {found[name]}, not {kind}")
-    return [name for name in wanted if name not in found]
+    kinds = types_of(found)
+    for name, kind in types_of(wanted).items():
+        if name not in kinds and (name in BASE.names or name in PARTITIONS):
+            raise TableError(f"{table}: the table has lost its column {name}")
+        kinds[name] = united(f"{table}: the column {name}", kinds.get(name, kind), kind)
+    return pa.schema(list(kinds.items()))
+
+
+def united(name: str, old: pa.DataType, new: pa.DataType) -> pa.DataType:
+    """A type for values of both types: structs have the fields of both.
+
+    Args:
+        name: what has the type, for errors.
+
+    Raises:
+        TableError: there is no such type.
+    """
+    if old == new:
+        return old
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        kinds = types_of(old)
+        for field, kind in types_of(new).items():
+            kinds[field] = united(f"{name}.{field}", kinds.get(field, kind), kind)
+        return pa.struct(list(kinds.items()))
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return pa.list_(pa.field("element", united(name, old.value_type, new.value_type)))
+    raise TableError(f"{name} has type {old}, not {new}")
 
 
 def plain(schema: pa.Schema) -> pa.Schema:

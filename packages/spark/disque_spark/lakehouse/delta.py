@@ -14,32 +14,44 @@ from uuid import uuid4
 import pyarrow as pa
 
 from disque_spark.files import Location
-from disque_spark.lakehouse.columns import DAY, PARTITIONS, QUEUE, lacking, plain, types_of
-from disque_spark.lakehouse.files import DataFile
-from disque_spark.lakehouse.placing import for_deltalake, placed
-from disque_spark.lakehouse.planning import part_prefix
-from disque_spark.lakehouse.settings import TableError
-from disque_spark.lakehouse.table import CompactionReport, StreamBatch, TableFile, Upkeep
-from disque_spark.lakehouse.versions import (
+from disque_spark.filesystems import LOCAL, S3
+from disque_spark.lakehouse.columns import DAY, PARTITIONS, QUEUE, plain, widened
+from disque_spark.lakehouse.files import DataFile, placed
+from disque_spark.lakehouse.merging import (
     COMPACTED,
     REPLACED,
-    SAFE_SECONDS,
     STAGING,
-    Compaction,
     CurrentFile,
     NotSwappedError,
-    pause,
+    merge,
+    remove_days,
+)
+from disque_spark.lakehouse.settings import TableError
+from disque_spark.lakehouse.table import (
+    ATTEMPTS,
+    SAFE_SECONDS,
+    CompactionReport,
+    StreamBatch,
+    TableFile,
+    Upkeep,
+    retried,
 )
 from disque_trio.extras import how_to_install
 
 try:
-    from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+    from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
     from deltalake.transaction import AddAction, RemoveAction
 except ModuleNotFoundError as missing:
     raise TableError(f"Delta needs {missing.name}: {how_to_install('delta')}") from None
 
-_ATTEMPTS = 10
+# The options of S3, and ``deltalake``'s names for them.
+_OF_S3 = {
+    "access_key": "AWS_ACCESS_KEY_ID",
+    "secret_key": "AWS_SECRET_ACCESS_KEY",
+    "session_token": "AWS_SESSION_TOKEN",
+    "region": "AWS_REGION",
+}
 
 
 class DeltaFiles:
@@ -54,18 +66,17 @@ class DeltaFiles:
 
     def create(self, schema: pa.Schema) -> None:
         """See ``Table``."""
-        wanted = Schema.from_arrow(plain(schema))
         table = DeltaTable.create(
             self._address,
-            wanted,
+            Schema.from_arrow(plain(schema)),
             mode="ignore",
             partition_by=list(PARTITIONS),
             storage_options=self._options,
         )
         found = plain(pa.schema(table.schema()))
-        missing = lacking(str(self._directory), types_of(found), types_of(plain(schema)))
-        if missing:
-            table.alter.add_columns([one for one in wanted.fields if one.name in missing])
+        wanted = widened(str(self._directory), found, plain(schema))
+        if wanted != found:
+            write_deltalake(table, wanted.empty_table(), mode="append", schema_mode="merge")
 
     def add(self, batch: StreamBatch, files: Sequence[DataFile], staging: Location) -> None:
         """Add a batch, unless it is in the table.
@@ -73,27 +84,21 @@ class DeltaFiles:
         Raises:
             CommitFailedError: other writers were faster, on every attempt.
         """
-        if self._has(batch):
-            staging.delete_tree()
-            return
-        prefix = part_prefix(batch)
-        actions: list[AddAction | RemoveAction] = [
-            self._placed(file, staging, prefix) for file in files
-        ]
         commit = CommitProperties(app_transactions=[Transaction(batch.query, batch.number)])
-        for attempt in range(_ATTEMPTS):
+        actions: list[AddAction | RemoveAction] = []
+
+        def append() -> None:
+            # Also after a failure: perhaps it was our own commit that succeeded.
             table = self._table()
-            try:
-                table.create_write_transaction(
-                    actions, "append", table.schema(), list(PARTITIONS), commit_properties=commit
-                )
-                break
-            except CommitFailedError:
-                # Perhaps it was our own commit that succeeded.
-                if self._has(batch):
-                    break
-                if attempt == _ATTEMPTS - 1:
-                    raise
+            if self._has(table, batch):
+                return
+            if not actions:
+                actions.extend(self._placed(file, staging, batch.prefix) for file in files)
+            table.create_write_transaction(
+                actions, "append", table.schema(), list(PARTITIONS), commit_properties=commit
+            )
+
+        retried(append, CommitFailedError)
         staging.delete_tree()
 
     def files(self) -> list[TableFile]:
@@ -112,9 +117,15 @@ class DeltaFiles:
         """
         staging = self._directory / STAGING
         try:
-            return Compaction(self, staging, self._clock).keep_up(upkeep, progress)
+            outcome = remove_days(self, staging, upkeep.first_day(self._clock()), upkeep)
+            merge(self, staging, upkeep, outcome, progress)
+            if not upkeep.dry_run:
+                progress("removing files")
+                # It notes its start and end, while others replace files.
+                retried(lambda: self._vacuum(upkeep, outcome), CommitFailedError)
         except DeltaError as problem:
             raise TableError(f"{self._directory}: {problem}") from None
+        return outcome
 
     def held(self) -> list[CurrentFile]:
         """See ``Versions``."""
@@ -123,24 +134,23 @@ class DeltaFiles:
     def _held(self, table: DeltaTable) -> list[CurrentFile]:
         if pa.table(table.deletion_vectors().read_all()).num_rows:
             raise TableError(f"{self._directory}: has deletion vectors; use a Delta reader")
-        names = ("path", f"partition.{QUEUE}", f"partition.{DAY}", "size_bytes")
+        names = (f"partition.{QUEUE}", f"partition.{DAY}", "path", "size_bytes")
         found = pa.table(table.get_add_actions(flatten=True))
-        encoded, *columns = [found.column(name).to_pylist() for name in names]
-        paths = map(unquote, encoded)  # the log has encoded paths, and commits encode them again
+        columns = [found.column(name).to_pylist() for name in names]
         return [
-            CurrentFile(path, self._directory / path, queue, day, size)
-            for path, queue, day, size in zip(paths, *columns, strict=True)
+            # The log has encoded paths, and commits encode them again.
+            CurrentFile(queue, day, unquote(path), self._directory / unquote(path), size)
+            for queue, day, path, size in zip(*columns, strict=True)
         ]
 
     def swap(self, old: Sequence[CurrentFile], new: DataFile | None, staging: Location) -> None:
         """See ``Versions``."""
         now = int(self._clock() * 1000)
-        change = new is None
         gone = {file.name for file in old}
         actions: list[AddAction | RemoveAction] = [
             RemoveAction(
                 file.name,
-                change,
+                new is None,
                 now,
                 file.size,
                 {QUEUE: file.queue, DAY: file.day.isoformat()},
@@ -151,41 +161,34 @@ class DeltaFiles:
             actions.append(self._placed(new, staging, COMPACTED, data_change=False))
         # The library would retry by itself, without noticing that another compaction was faster.
         commit = CommitProperties(max_commit_retries=0)
-        for attempt in range(_ATTEMPTS):
+        tried = False
+
+        def change() -> None:
+            nonlocal tried
             table = self._table()
             there = {file.name for file in self._held(table)}
             if not gone <= there:
                 # Perhaps it was our own commit that succeeded.
-                if attempt and not gone & there and (change or actions[-1].path in there):
+                if tried and not gone & there and (new is None or actions[-1].path in there):
                     return
                 raise NotSwappedError(REPLACED)
-            try:
-                table.create_write_transaction(
-                    actions, "append", table.schema(), list(PARTITIONS), commit_properties=commit
-                )
-                return
-            except CommitFailedError as problem:
-                if attempt == _ATTEMPTS - 1:
-                    raise NotSwappedError(
-                        f"{_ATTEMPTS} commits failed, the last one: {problem}"
-                    ) from None
-                pause(attempt)
+            tried = True
+            table.create_write_transaction(
+                actions, "append", table.schema(), list(PARTITIONS), commit_properties=commit
+            )
 
-    def clean(self, upkeep: Upkeep, outcome: CompactionReport) -> None:
-        """See ``Versions``."""
-        for attempt in range(_ATTEMPTS):
-            try:
-                removed = self._table().vacuum(
-                    retention_hours=int(upkeep.history // 3600),
-                    dry_run=False,
-                    enforce_retention_duration=False,
-                    full=upkeep.history >= SAFE_SECONDS,
-                )
-                break
-            except CommitFailedError:  # it notes its start and end, while others replace files
-                if attempt == _ATTEMPTS - 1:
-                    raise
-                pause(attempt)
+        try:
+            retried(change, CommitFailedError)
+        except CommitFailedError as problem:
+            raise NotSwappedError(f"{ATTEMPTS} commits failed, the last: {problem}") from None
+
+    def _vacuum(self, upkeep: Upkeep, outcome: CompactionReport) -> None:
+        removed = self._table().vacuum(
+            retention_hours=int(upkeep.history // 3600),
+            dry_run=False,
+            enforce_retention_duration=False,
+            full=upkeep.history >= SAFE_SECONDS,
+        )
         outcome.removed = len(removed)
 
     def _placed(
@@ -203,8 +206,8 @@ class DeltaFiles:
             stats=json.dumps({"numRecords": file.rows}),
         )
 
-    def _has(self, batch: StreamBatch) -> bool:
-        last = self._table().transaction_version(batch.query)
+    def _has(self, table: DeltaTable, batch: StreamBatch) -> bool:
+        last = table.transaction_version(batch.query)
         return last is not None and last >= batch.number
 
     def _table(self) -> DeltaTable:
@@ -212,3 +215,24 @@ class DeltaFiles:
             return DeltaTable(self._address, storage_options=self._options)
         except TableNotFoundError:
             raise TableError(f"no Delta table at {self._directory}") from None
+
+
+def for_deltalake(directory: Location) -> tuple[str, dict[str, str]]:
+    """The address of a Delta table, and its storage options, for ``deltalake``.
+
+    On S3, it commits with conditional PUTs.
+
+    Raises:
+        TableError: the file system is not supported.
+    """
+    if directory.scheme == LOCAL:
+        return directory.path, {}
+    if directory.scheme not in S3:
+        raise TableError(f"{directory}: Delta tables have to be on a local file system or S3")
+    given = dict(directory.options)
+    options = {_OF_S3[name]: value for name, value in given.items() if name in _OF_S3}
+    if "endpoint_override" in given:
+        scheme = given.get("scheme", "https")
+        options["AWS_ENDPOINT_URL"] = f"{scheme}://{given['endpoint_override']}"
+        options["AWS_ALLOW_HTTP"] = str(scheme == "http").lower()
+    return f"s3://{directory.authority}{directory.path}", options

@@ -18,21 +18,26 @@ from uuid import uuid4
 import pyarrow as pa
 
 from disque_spark.files import Location, location
-from disque_spark.lakehouse.columns import PARTITIONS, lacking, plain, types_of
-from disque_spark.lakehouse.files import DataFile
-from disque_spark.lakehouse.placing import placed
-from disque_spark.lakehouse.planning import part_prefix
-from disque_spark.lakehouse.settings import TableError
-from disque_spark.lakehouse.table import CompactionReport, StreamBatch, TableFile, Upkeep
-from disque_spark.lakehouse.versions import (
+from disque_spark.lakehouse.columns import PARTITIONS, plain, widened
+from disque_spark.lakehouse.files import DataFile, placed
+from disque_spark.lakehouse.merging import (
     COMPACTED,
     REPLACED,
-    SAFE_SECONDS,
     STAGING,
-    Compaction,
     CurrentFile,
     NotSwappedError,
-    pause,
+    merge,
+    remove_days,
+)
+from disque_spark.lakehouse.settings import TableError
+from disque_spark.lakehouse.table import (
+    ATTEMPTS,
+    SAFE_SECONDS,
+    CompactionReport,
+    StreamBatch,
+    TableFile,
+    Upkeep,
+    retried,
 )
 from disque_trio.extras import how_to_install
 
@@ -51,7 +56,10 @@ except ModuleNotFoundError as missing:
     raise TableError(f"Iceberg needs {missing.name}: {how_to_install('iceberg')}") from None
 
 CATALOG, WAREHOUSE = "_catalog.db", "_warehouse"
-_ATTEMPTS = 10
+# Another commit was faster, or the outcome is unknown. The library retries by itself, but refuses
+# files that others have replaced. Besides, its threads share the object that compares partitions,
+# so one may look for the files of another queue, and miss them even if nobody else is writing.
+_RETRIED = (CommitFailedException, CommitStateUnknownException, ValidationException)
 _SETTINGS = {
     "s3.endpoint": "fs.s3a.endpoint",
     "s3.region": "fs.s3a.endpoint.region",
@@ -106,11 +114,11 @@ class IcebergFiles:
             with table.update_spec() as spec:
                 for name in PARTITIONS:
                     spec.add_identity(name)
-        found = types_of(plain(table.schema().as_arrow()))
-        missing = lacking(self._name, found, types_of(wanted))
-        if missing:
+        found = plain(table.schema().as_arrow())
+        both = widened(self._name, found, wanted)
+        if both != found:
             with table.update_schema() as change:
-                change.union_by_name(pa.schema([wanted.field(name) for name in missing]))
+                change.union_by_name(both)
 
     def add(self, batch: StreamBatch, files: Sequence[DataFile], staging: Location) -> None:
         """Add a batch, unless it is in the table.
@@ -120,8 +128,7 @@ class IcebergFiles:
         """
         table = self._table()
         if files and not _has(table, batch):
-            prefix = part_prefix(batch)
-            places = [self._placed(table, staging / file.name, prefix) for file in files]
+            places = [self._placed(table, staging / file.name, batch.prefix) for file in files]
             self._append(batch, places)
         staging.delete_tree()
 
@@ -136,7 +143,7 @@ class IcebergFiles:
                     change.add_files(places, noted, check_duplicate_files=False)
                     change.set_properties({_property(batch): str(batch.number)})
 
-        _retried(append)
+        retried(append, *_RETRIED)
 
     def files(self) -> list[TableFile]:
         """The files of the newest version.
@@ -153,7 +160,12 @@ class IcebergFiles:
             TableError: as in ``files``.
         """
         staging = location(self._directory) / STAGING
-        return Compaction(self, staging, self._clock).keep_up(upkeep, progress)
+        outcome = remove_days(self, staging, upkeep.first_day(self._clock()), upkeep)
+        merge(self, staging, upkeep, outcome, progress)
+        if not upkeep.dry_run:
+            progress("removing files")
+            self._clean(upkeep, outcome)
+        return outcome
 
     def held(self) -> list[CurrentFile]:
         """See ``Versions``."""
@@ -161,9 +173,9 @@ class IcebergFiles:
         settings = _file_system(table)
         return [
             CurrentFile(
+                *_part(file),
                 file.file_path,
                 location(file.file_path, settings),
-                *_part(file),
                 file.file_size_in_bytes,
             )
             for file in self._data(table)
@@ -175,11 +187,6 @@ class IcebergFiles:
         address: str | None = None
         if new is not None:
             address = self._placed(self._table(), staging / new.name, COMPACTED)
-
-        def came_through() -> bool:
-            there = {file.file_path for file in self._data(self._table())}
-            return not names & there and (address is None or address in there)
-
         tried = False
 
         def change() -> None:
@@ -187,7 +194,8 @@ class IcebergFiles:
             table = self._table()
             there = {file.file_path: file for file in self._data(table)}
             if not names <= there.keys():
-                if tried and came_through():
+                # Perhaps it was our own commit that succeeded.
+                if tried and not names & there.keys() and (address is None or address in there):
                     return
                 raise NotSwappedError(REPLACED)
             tried = True
@@ -199,17 +207,18 @@ class IcebergFiles:
                     both.append_data_file(file)
 
         try:
-            _retried(change)
+            retried(change, *_RETRIED)
         except (CommitFailedException, ValidationException) as problem:
-            raise NotSwappedError(f"{_ATTEMPTS} commits failed, the last one: {problem}") from None
+            raise NotSwappedError(f"{ATTEMPTS} commits failed, the last: {problem}") from None
 
-    def clean(self, upkeep: Upkeep, outcome: CompactionReport) -> None:
-        """See ``Versions``."""
+    def _clean(self, upkeep: Upkeep, outcome: CompactionReport) -> None:
+        """Expire old versions, and remove files that no version refers to."""
         now = self._clock()
         until = datetime.fromtimestamp(now, UTC) - timedelta(seconds=upkeep.history)
         if self._table().current_snapshot() is not None:
-            _retried(
-                lambda: self._table().maintenance.expire_snapshots().older_than(until).commit()
+            retried(
+                lambda: self._table().maintenance.expire_snapshots().older_than(until).commit(),
+                *_RETRIED,
             )
         table = self._table()
         settings = _file_system(table)
@@ -245,23 +254,6 @@ class IcebergFiles:
             return load_catalog("disque", **self._properties).load_table(self._name)
         except NoSuchTableError:
             raise TableError(f"no Iceberg table {self._name}") from None
-
-
-def _retried(change: Callable[[], None]) -> None:
-    """Change the table; try again if another commit was faster, or the outcome is unknown.
-
-    Also tries again if the library misses files. It retries by itself without looking at what
-    others have replaced. Besides, its threads share the object that compares partitions, so one may
-    look for the files of another queue, and miss them even if nobody else is writing.
-    """
-    for attempt in range(_ATTEMPTS):
-        try:
-            return change()
-        except (CommitFailedException, CommitStateUnknownException, ValidationException):
-            if attempt == _ATTEMPTS - 1:
-                raise
-            pause(attempt)
-    raise AssertionError
 
 
 def _property(batch: StreamBatch) -> str:

@@ -9,10 +9,10 @@ from pyspark.sql.types import StructType
 
 from disque_spark.defaults import PARQUET
 from disque_spark.files import Location
-from disque_spark.lakehouse.columns import BASE, DAY, QUEUE, VALUE, fitted
+from disque_spark.lakehouse.bodies import value_type
+from disque_spark.lakehouse.columns import BAD, BASE, DAY, QUEUE, VALUE, fitted
 from disque_spark.lakehouse.files import read
 from disque_spark.lakehouse.formats import table_of
-from disque_spark.lakehouse.parquet import ParquetFiles
 from disque_spark.lakehouse.settings import TableSettings, table_failures
 from disque_spark.lakehouse.table import TableFile
 from disque_spark.options import arrow_schema
@@ -38,9 +38,7 @@ def read_table(
     if settings.body is not None:
         more[VALUE] = value_type(settings.body)
     columns = _SCHEMA.format(more="".join(f"`{name}` {kind}, " for name, kind in more.items()))
-    # Spark itself does not know which files a compaction has replaced and will remove.
-    is_plain = settings.format == PARQUET and directory.local is not None
-    if is_plain and not ParquetFiles(directory).replaced():
+    if settings.format == PARQUET and directory.local is not None:
         return spark.read.schema(columns).parquet(str(directory))
     schema = spark.createDataFrame([], columns).schema
     with table_failures(str(directory)):
@@ -52,7 +50,7 @@ def read_table(
 
 def more_columns(schema: StructType) -> dict[str, str]:
     """Columns that not all archives have, except the decoded bodies, and their SQL types."""
-    known = {*BASE.names, QUEUE, DAY, VALUE}
+    known = {*BASE.names, QUEUE, DAY, VALUE, BAD}
     return {
         column.name: column.dataType.simpleString() for column in schema if column.name not in known
     }
@@ -82,9 +80,3 @@ def rows_of(file: TableFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
             columns[DAY] = pa.repeat(pa.scalar(date.fromisoformat(file.day)), count)
             rows = pa.RecordBatch.from_pydict(columns)
         yield fitted(rows, schema)
-
-
-def value_type(body: str) -> str:
-    """The type of decoded bodies in Spark SQL."""
-    kind, _, columns = body.partition(":")
-    return f"STRUCT<{columns}>" if kind == "json" else "STRING"

@@ -89,7 +89,8 @@ class TableSettings:
         if before is not None:
             self._check(before, directory)
         columns = {**(before.columns if before is not None else {}), **self.columns}
-        kept = asdict(self) | {"catalog": public(self.catalog), "columns": columns}
+        body = self.body or (before and before.body)
+        kept = asdict(self) | {"catalog": public(self.catalog), "columns": columns, "body": body}
         if before is None or asdict(before) != kept:
             (directory / FILE).write_bytes((json.dumps(kept) + "\n").encode())
             (directory / FILE).sync()
@@ -100,12 +101,10 @@ class TableSettings:
             raise TableError(
                 f"{directory} has a table in the format {before.format}, not {self.format}"
             )
-        later = before.body is None  # decoding can begin later: readers accept files without it
-        same = (before.body, before.drop_body) == (self.body, self.drop_body)
-        if not same and not later:
+        if None not in (before.body, self.body) and _kind(before) != _kind(self):
             raise TableError(
-                f"{directory}: its bodies are {_told(before)}, not {_told(self)}; use another table"
-                " for that"
+                f"{directory}: its bodies are decoded as {_kind(before)}, not as {_kind(self)}; use"
+                " another table for that"
             )
         for name, kind in self.columns.items():
             if before.columns.get(name, kind) != kind:
@@ -116,9 +115,8 @@ class TableSettings:
             raise TableError(f"{directory} belongs to the table {before.table}, not {self.table}")
 
 
-def _told(settings: TableSettings) -> str:
-    how = f"decoded by {settings.body}" if settings.body else "not decoded"
-    return how + (" and dropped" if settings.drop_body else "")
+def _kind(settings: TableSettings) -> str:
+    return (settings.body or "").partition(":")[0]
 
 
 def public(properties: Mapping[str, str]) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """What all table formats have in common."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -9,6 +10,12 @@ import pyarrow as pa
 
 from disque_spark.files import Location
 from disque_spark.lakehouse.files import DataFile
+from disque_trio.respclient.randomness import RANDOM
+
+# Younger files that nothing refers to may belong to a batch that is being added.
+SAFE_SECONDS = 3600.0
+ATTEMPTS = 10  # of a commit
+_PAUSE = 0.02  # s; upper limit of the pause before the first retry of a commit, doubled each time
 
 
 class StreamBatch(NamedTuple):
@@ -16,6 +23,11 @@ class StreamBatch(NamedTuple):
 
     query: str
     number: int
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of the names of its files."""
+        return f"part-{self.number:06}-{self.query}-"
 
 
 class TableFile(NamedTuple):
@@ -32,20 +44,14 @@ class Upkeep:
 
     Attributes:
         target: target size of a file in bytes.
-        older: seconds; leave younger files alone.
-        grace: seconds that replaced files stay, for readers.
         history: seconds that old versions of Delta and Iceberg tables stay.
         days: how many days to keep jobs, at least; None: forever.
-        deduplicate: drop duplicates among the files that are merged into one.
         dry_run: change nothing.
     """
 
     target: int = 128 << 20
-    older: float = 3600.0
-    grace: float = 60.0
     history: float = 168 * 3600.0
     days: int | None = None
-    deduplicate: bool = False
     dry_run: bool = False
 
     def first_day(self, now: float) -> date | None:
@@ -63,8 +69,6 @@ class CompactionReport:
     Attributes:
         before: number of files that were merged.
         after: number of files they were merged into.
-        bytes: total size of the merged files.
-        duplicates: duplicate jobs that were dropped.
         days: partitions that were removed.
         removed: number of unneeded files that were deleted.
         waiting: reasons why something was left for the next compaction.
@@ -72,8 +76,6 @@ class CompactionReport:
 
     before: int = 0
     after: int = 0
-    bytes: int = 0
-    duplicates: int = 0
     days: list[str] = field(default_factory=list)
     removed: int = 0
     waiting: list[str] = field(default_factory=list)
@@ -103,3 +105,15 @@ class Table(Protocol):
 
     def keep_up(self, upkeep: Upkeep, progress: Callable[[str], None]) -> CompactionReport:
         """Merge small files, and remove old days and files that are no longer needed."""
+
+
+def retried(change: Callable[[], object], *failures: type[Exception]) -> None:
+    """Change a table. Tries again after one of ``failures``: another commit was faster."""
+    for attempt in range(ATTEMPTS):
+        try:
+            change()
+            return
+        except failures:
+            if attempt == ATTEMPTS - 1:
+                raise
+            time.sleep(_PAUSE * RANDOM.random() * 2**attempt)

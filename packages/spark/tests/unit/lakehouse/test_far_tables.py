@@ -1,7 +1,5 @@
-"""Archives on S3, without Spark: batches, compaction, and that only one process at a time compacts
-Parquet."""
+"""Archives on S3, without Spark: batches, compaction, and old days."""
 
-import time
 from datetime import timedelta
 from pathlib import Path
 from threading import Thread
@@ -12,12 +10,11 @@ from deltalake import DeltaTable
 from disque_spark import pipeline
 from disque_spark.defaults import DELTA
 from disque_spark.files import location
-from disque_spark.lakehouse.alone import STALE_SECONDS, alone
 from disque_spark.lakehouse.files import read
 from disque_spark.lakehouse.formats import table_of
 from disque_spark.lakehouse.iceberg import IcebergFiles
 from disque_spark.lakehouse.parquet import ParquetFiles
-from disque_spark.lakehouse.settings import TableError, TableSettings
+from disque_spark.lakehouse.settings import TableSettings
 from disque_spark.lakehouse.table import Table, Upkeep
 from packages.spark.tests.support.jobs_files import COLUMNS, DAY, add
 from packages.spark.tests.support.s3 import KEYS, Bucket
@@ -29,7 +26,9 @@ def ids_of(table: Table) -> list[str]:
     )
 
 
-def test_batches_are_there_once_and_are_merged(s3: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_there_once_and_old_days_go(
+    s3: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = location(f"{s3.uri}/archive")
     noon = 1_795_521_600.0  # of that day
     table = ParquetFiles(place)
@@ -38,21 +37,17 @@ def test_batches_are_there_once_and_are_merged(s3: Bucket, monkeypatch: pytest.M
     add(table, place, 4, ["4"], "mail/in ü")
     add(table, place, 5, ["old"], day=DAY - timedelta(9))
     add(table, place, 6, ["last"])
-    outcome = table.keep_up(Upkeep(older=-3600, grace=0), lambda text: None)
-    assert (outcome.before, outcome.after, outcome.removed) == (5, 1, 5)
     assert ids_of(table) == ["0", "1", "2", "3", "4", "last", "old"]
-    assert len(table.files()) == 3
-    later = ParquetFiles(place, clock=lambda: noon, sleep=lambda _: None)
-    assert later.keep_up(Upkeep(days=2, grace=-1e10), lambda text: None).days == [
-        "queue=q/day=2026-11-15"
-    ]
+    later = ParquetFiles(place, clock=lambda: noon)
+    assert later.keep_up(Upkeep(days=2), lambda text: None).days == ["q, 2026-11-15"]
     assert ids_of(table) == ["0", "1", "2", "3", "4", "last"]
     assert not [file for file in place.files() if "_staging" in file.path]
     # Keys and endpoint may also be settings of Spark.
     for name in s3.environment:
         monkeypatch.delenv(name)
     settings = [f"--conf={name}={value}" for name, value in s3.settings.items()]
-    assert pipeline.main(["compact", f"{s3.uri}/archive", *settings]) == 0
+    keeping = ["--keep-days", "99999"]
+    assert pipeline.main(["compact", f"{s3.uri}/archive", *settings, *keeping]) == 0
 
 
 def test_an_iceberg_table_is_where_its_catalog_says(
@@ -118,25 +113,3 @@ def test_a_delta_table_is_on_s3(s3: Bucket, monkeypatch: pytest.MonkeyPatch) -> 
     assert DeltaTable(f"s3://{s3.name}/archive, ü").to_pyarrow_table().num_rows == 7
     assert not [file for file in place.files() if "_staging" in file.path]
     assert pipeline.main(["compact", str(place)]) == 0
-
-
-def test_two_at_once_are_refused(s3: Bucket) -> None:
-    place = location(f"{s3.uri}/archive/_compactions")
-    with alone(place):
-        for _ in range(2):
-            with pytest.raises(TableError, match="archive: another compaction"), alone(place):
-                pass
-    with alone(place):
-        pass
-    assert not place.files() if place.exists() else True
-
-
-def test_the_lock_of_a_dead_compaction_counts_for_ten_minutes(s3: Bucket) -> None:
-    place = location(f"{s3.uri}/archive/_compactions")
-    assert (place / "lock.7").put_new(b"\n")
-    with pytest.raises(TableError), alone(place):
-        pass
-    with alone(place, lambda: time.time() + 2 * STALE_SECONDS):
-        assert [file.name for file in place.files()] == ["lock.8"]
-        with pytest.raises(TableError), alone(place):
-            pass

@@ -10,7 +10,7 @@ import pytest
 from disque_spark.archive import ArchiveError, check_written
 from disque_spark.files import location
 from disque_spark.lakehouse import files
-from disque_spark.lakehouse.columns import partition_of, partition_path, plain
+from disque_spark.lakehouse.columns import BAD, partition_of, partition_path, plain
 from disque_spark.lakehouse.files import OpenFile, few, merged, read
 from packages.spark.tests.support.jobs_files import DAY, rows, written
 
@@ -45,11 +45,13 @@ def test_a_task_without_rows_writes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bodies_without_a_value_are_counted(tmp_path: Path) -> None:
+def test_bodies_and_fields_without_a_value_are_counted(tmp_path: Path) -> None:
     batch = rows(["1", "2", "3"])
     value = pa.array([{"a": 1}, None, None], pa.struct([("a", pa.int32())]))
-    (file,) = written(tmp_path, False, batch.append_column("value", value))
-    assert file.undecoded == 2
+    batch = batch.append_column("value", value).append_column(BAD, pa.array([3, 0, 0]))
+    (file,) = written(tmp_path, False, batch)
+    assert (file.undecoded, file.bad) == (2, 3)
+    assert BAD not in pq.read_schema(tmp_path / file.name).names
 
 
 def test_small_files_of_a_batch_become_one_and_large_ones_stay(
@@ -102,10 +104,13 @@ def test_files_of_other_versions_are_merged_with_the_columns_of_all(tmp_path: Pa
     pq.write_table(old, tmp_path / "old", use_deprecated_int96_timestamps=True)
     value = pa.array([{"a": 1}], pa.struct([("a", pa.int32())]))
     (new,) = written(tmp_path, False, rows(["2"]).append_column("value", value))
+    value = pa.array([{"b": [{"x": 2}]}])
+    (newer,) = written(tmp_path, False, rows(["3"]).append_column("value", value))
     place = location(tmp_path)
-    merged([place / "old", place / new.name], place / "both")
+    merged([place / name for name in ("old", new.name, newer.name)], place / "both")
     found = pq.read_table(tmp_path / "both").to_pylist()
-    assert [(row["id"], row["value"]) for row in found] == [("1", None), ("2", {"a": 1})]
+    values = [None, {"a": 1, "b": None}, {"a": None, "b": [{"x": 2}]}]
+    assert [row["value"] for row in found] == values
     assert {row["archived_at"].isoformat() for row in found} == {"2026-11-24T12:00:00+00:00"}
 
 

@@ -13,13 +13,13 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.expressions.visitors import _ManifestEvalVisitor
 from pyiceberg.table import Transaction
 
+import disque_spark.lakehouse.table
 from disque_spark.files import location
-from disque_spark.lakehouse import versions
 from disque_spark.lakehouse.delta import DeltaFiles
 from disque_spark.lakehouse.files import read
 from disque_spark.lakehouse.iceberg import IcebergFiles
+from disque_spark.lakehouse.merging import REPLACED
 from disque_spark.lakehouse.table import StreamBatch, Table, Upkeep
-from disque_spark.lakehouse.versions import REPLACED
 from packages.spark.tests.support.jobs_files import COLUMNS, DAY, QUERY, rows, written
 from packages.spark.tests.support.version_tables import (
     after,
@@ -92,13 +92,6 @@ def test_a_compaction_and_an_archive_do_not_disturb_each_other(table: Table) -> 
     assert len(table.files()) == 1
 
 
-def test_duplicates_are_dropped_on_request(table: Table) -> None:
-    put(table, 0, "1", "2")
-    put(table, 1, "2", "3")
-    assert table.keep_up(Upkeep(deduplicate=True), quiet).duplicates == 1
-    assert ids_of(table) == ["1", "2", "3"]
-
-
 def at_the_same_time(
     table: Table, patch: pytest.MonkeyPatch, *others: Callable[[], object]
 ) -> None:
@@ -130,7 +123,7 @@ def test_old_files_are_removed_though_another_compaction_commits_at_that_moment(
 ) -> None:
     for number in range(4):
         put(table, number, f"{number}")
-    monkeypatch.setattr(versions, "_PAUSE", 0)
+    monkeypatch.setattr(disque_spark.lakehouse.table, "_PAUSE", 0)
     busy = [CommitFailedError("a concurrent transaction deleted data")] * 2
     monkeypatch.setattr(DeltaTable, "vacuum", failing(DeltaTable.vacuum, *busy))
     outcome = table.keep_up(Upkeep(history=0), quiet)
@@ -143,7 +136,7 @@ def test_a_merge_that_is_given_up_is_told_with_its_cause(
 ) -> None:
     for number in range(4):
         put(table, number, f"{number}", queue="a" if number % 2 else "b")
-    monkeypatch.setattr(versions, "_PAUSE", 0)
+    monkeypatch.setattr(disque_spark.lakehouse.table, "_PAUSE", 0)
     with monkeypatch.context() as patch:
         one = failing(DeltaTable.create_write_transaction, *[CommitFailedError("busy")] * 10)
         patch.setattr(DeltaTable, "create_write_transaction", one)
@@ -151,15 +144,16 @@ def test_a_merge_that_is_given_up_is_told_with_its_cause(
         patch.setattr(Transaction, "commit_transaction", other)
         outcome = table.keep_up(Upkeep(), quiet)
     assert (outcome.before, outcome.after) == (2, 1)
-    assert outcome.waiting == [f"a, {DAY}: 10 commits failed, the last one: busy"]
+    assert outcome.waiting == [f"a, {DAY}: 10 commits failed, the last: busy"]
     assert ids_of(table) == ["0", "1", "2", "3"]
     lost = [file.path for file in table.files() if next(read(file.path))["id"][0].as_py() == "1"]
     lost[0].delete()
     put(table, 4, "4", queue="a")
     put(table, 5, "5", queue="b")
     outcome = table.keep_up(Upkeep(), quiet)
-    gone = f"a, {DAY}: the table refers to missing files: {lost[0]}"
-    assert (outcome.before, outcome.waiting) == (2, [gone])
+    assert outcome.before == 2
+    assert [text[: len(f"a, {DAY}")] for text in outcome.waiting] == [f"a, {DAY}"]
+    assert lost[0].name in outcome.waiting[0]
 
 
 def test_iceberg_merges_though_its_threads_mistake_partitions(
@@ -265,3 +259,12 @@ def test_files_that_delta_itself_has_merged_are_merged_on(tmp_path: Path) -> Non
     assert table.keep_up(Upkeep(), quiet).before == 2
     assert ids_of(table) == ["0", "1", "2", "3"]
     assert len(table.files()) == 1
+
+
+def test_merged_files_are_not_larger_than_they_should_be(table: Table) -> None:
+    for number in range(9):
+        put(table, number, f"{number}")
+    size = table.files()[0].path.size()
+    table.keep_up(Upkeep(target=round(3.5 * size)), quiet)
+    assert ids_of(table) == [f"{number}" for number in range(9)]
+    assert len(table.files()) == 3

@@ -49,15 +49,21 @@ def test_later_runs_find_what_the_first_has_said(tmp_path: Path) -> None:
     "other",
     [
         TableSettings("parquet", "text"),
-        TableSettings("delta"),
         TableSettings("delta", "json:a INT"),
-        TableSettings("delta", "text", drop_body=True),
     ],
 )
 def test_a_table_is_written_in_one_way(tmp_path: Path, other: TableSettings) -> None:
     TableSettings("delta", "text").keep(location(tmp_path))
     with pytest.raises(TableError):
         other.keep(location(tmp_path))
+
+
+def test_a_run_may_leave_bodies_as_they_are(tmp_path: Path) -> None:
+    for settings in (TableSettings(body="text"), TableSettings(), TableSettings(body="text")):
+        settings.keep(location(tmp_path))
+        found = TableSettings.read(location(tmp_path))
+        assert found is not None
+        assert found.body == "text"
 
 
 def test_an_old_archive_is_one_of_parquet_files(tmp_path: Path) -> None:
@@ -194,22 +200,24 @@ def compact(*words: str | Path) -> int:
     return pipeline.main(["compact", *map(str, words)])
 
 
-def test_the_command_compacts_deduplicates_and_expires(
+def test_the_command_says_that_plain_files_are_not_merged_and_drops_old_days(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = ParquetFiles(tmp_path)
     for number in range(5):
-        add(table, tmp_path, number, ["1", "2"])
-    assert compact(tmp_path, "--older-than", "0", "--dry-run") == 0
-    assert capsys.readouterr().out.startswith("4 files would be merged into 1, ")
-    assert compact(tmp_path, "--older-than", "0s", "--grace", "0", "--deduplicate") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("4 files merged into 1, ")
-    assert lines[1:] == ["6 duplicate jobs dropped", "4 files removed"]
-    # It stays an archive even if its last day is gone.
-    assert compact(tmp_path, "--keep-days", "1", "--grace", "0") == 0
+        add(ParquetFiles(tmp_path), tmp_path, number, ["1", "2"])
+    assert compact(tmp_path) == 1
+    assert "plain Parquet files are not merged; write" in capsys.readouterr().err
+    assert len(list(tmp_path.rglob("*.parquet"))) == 5
+    assert compact(tmp_path, "--keep-days", "1", "--dry-run") == 0
+    assert (
+        capsys.readouterr().out
+        == "0 files would be merged into 0\nq, 2026-11-24 would be removed\n"
+    )
+    assert compact(tmp_path, "--keep-days", "1") == 0
+    assert capsys.readouterr().out.endswith("q, 2026-11-24 removed\n5 files removed\n")
     assert not list(tmp_path.rglob("*.parquet"))
-    assert compact(tmp_path) == 0
+    # It stays an archive even if its last day is gone.
+    assert compact(tmp_path, "--keep-days", "1") == 0
 
 
 def test_the_command_reports_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,7 +229,8 @@ def test_the_command_reports_errors(tmp_path: Path, capsys: pytest.CaptureFixtur
         ("--iceberg-catalog", "x"),
         ("--target-size", "0"),
         ("--target-size", "5X"),
-        ("--older-than", "1y"),
+        ("--keep-history", "1y"),
+        ("--deduplicate",),
     ):
         with pytest.raises(SystemExit):
             compact(tmp_path, *wrong)

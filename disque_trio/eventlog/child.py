@@ -1,7 +1,9 @@
 """The process that writes the event log of a node: it reads batches from standard input, writes
 lines to files, and answers each batch on standard output.
 
-A batch is its length (4 bytes, little-endian) and a marshalled list of events. Answers are lines:
+A batch is its length (4 bytes, little-endian) and a marshalled list of events. A dictionary in its
+place has the facts about the node for the first lines of files, and is not answered. Answers are
+lines:
 
 - ``ok BATCHES EVENTS SIZE NAME``: the number of batches and of events written to files since the
   start; the last file is NAME, with SIZE bytes. This tells the node what to repeat, and after which
@@ -92,9 +94,23 @@ class Child:
                 self._input += data
                 complete = self._take_batches()
             self._rotate()
+            if segment is not None and self._segment is None:
+                self._go_on()
         if self._segment is not None:
+            if self._count == 0:
+                self._segment.size = 0  # nothing but its first line: it is removed
             self._closer.close(self._segment)
         return complete
+
+    def _go_on(self) -> None:
+        """Begin the next file at once: that there is an open one shows that the node runs, even if
+        nothing happens."""
+        try:
+            self._segment = create(self._directory, self._naming, self._clock())
+            self._segment.append(self._head(self._segment, self._clock()))
+        except OSError:
+            return  # whoever has something to write will report it
+        self._confirm()
 
     def _take_batches(self) -> bool:
         """Write complete batches to files. Returns False if it gave up at one of them: since the
@@ -107,12 +123,15 @@ class Child:
             if len(data) < end:
                 break
             events = marshal.loads(memoryview(data)[start + HEAD.size : end])
+            start = end
+            if isinstance(events, dict):
+                self._lines.facts = events
+                continue
             if not self._write(self._lines.lines(events), first_time(events)):
                 return False
             self._events += count(events)
             self._confirm()
             self._rotate()
-            start = end
         del data[:start]
         return True
 
@@ -154,6 +173,10 @@ class Child:
         """Close the current file when it is large or old enough."""
         segment = self._segment
         if segment is not None and segment.due(self._clock(), self._size, self._age):
+            if self._count == 0:
+                os.utime(segment.fd)  # the node still runs, but nothing has happened
+                segment.started = self._clock()
+                return
             self._segment = None
             self._before = (segment.name, self._count)
             self._count = 0

@@ -8,6 +8,8 @@ dropped and counted; the log itself says how many are missing, and where.
 import marshal
 import os
 from collections import deque
+from collections.abc import Mapping
+from typing import Any
 
 from disque_trio.eventlog.child import HEAD
 from disque_trio.eventlog.lines import count
@@ -40,6 +42,7 @@ class Feed:
         self._sent = 0  # bytes sent of the first of them
         self._unconfirmed: deque[bytes] = deque()
         self._confirmed = 0  # batches confirmed by the current process
+        self._greeting = b""  # for the current process, which has not got it yet
 
     @property
     def unsent(self) -> bool:
@@ -63,10 +66,15 @@ class Feed:
         else:
             self._queue(events)
 
-    def mark(self, event: LogKind, now: int) -> None:
-        """Note an event at ``now`` that must be in the log, however much is waiting."""
+    def greet(self, facts: Mapping[str, Any]) -> None:
+        """Tell a new process the facts about the node before anything else."""
+        self._greeting = _packed(dict(facts))
+
+    def mark(self, event: LogKind, now: int, about: str = "") -> None:
+        """Note an event at ``now`` that must be in the log, however much is waiting; ``about``: its
+        reason, or whatever else it has."""
         self._say_dropped(now)
-        self._queue([(now, event)])
+        self._queue([(now, event, about) if about else (now, event)])
 
     def _say_dropped(self, now: int) -> None:
         if self._missing:
@@ -79,8 +87,7 @@ class Feed:
         self.dropped += lost
 
     def _queue(self, events: list[Event]) -> None:
-        data = marshal.dumps(events)
-        batch = HEAD.pack(len(data)) + data
+        batch = _packed(events)
         self._unsent.append(batch)
         self.waiting += len(batch)
 
@@ -88,6 +95,8 @@ class Feed:
         """Write what the pipe accepts at once. Does not notice if the pipe is broken."""
         unsent = self._unsent
         try:
+            while self._greeting:
+                self._greeting = self._greeting[os.write(fd, self._greeting) :]
             while unsent:
                 batch = unsent[0]
                 rest = memoryview(batch)[self._sent :] if self._sent else batch
@@ -112,6 +121,7 @@ class Feed:
         """Prepare for a new process, which gets everything that the last one did not confirm."""
         self._unsent.extendleft(reversed(self._unconfirmed))
         self._unconfirmed.clear()
+        self._greeting = b""
         self._sent = 0
         self._confirmed = 0
         self._written_before = self.written
@@ -126,3 +136,9 @@ class Feed:
         self._sent = 0
         self.waiting = 0
         return self.dropped - before
+
+
+def _packed(data: Any) -> bytes:
+    """Return ``data`` as the process reads it."""
+    packed = marshal.dumps(data)
+    return HEAD.pack(len(packed)) + packed

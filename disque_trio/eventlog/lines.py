@@ -1,6 +1,6 @@
 """Converts events of the node to lines of the event log."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quote
 from typing import Any
@@ -9,9 +9,12 @@ from disque_trio.eventlog.schema import (
     ADDED,
     FIELDS,
     NEW_JOB_FIELDS,
+    NODE_FACTS,
+    POLICY,
     QUEUED,
     RARE_FIELDS,
     SEGMENT,
+    STARTED,
     TICK_REASONS,
     Event,
 )
@@ -22,7 +25,7 @@ _REASON = FIELDS.index("reason")
 _SIZE = len(FIELDS)
 _CTIME = _SIZE + NEW_JOB_FIELDS.index("ctime")
 _FACTS = tuple(f',"{name}":' for name in NEW_JOB_FIELDS[:-1])  # the ctime differs in each line
-_PRIORITY, _GROUP, _UNTIL = (_CTIME + 1 + place for place in range(len(RARE_FIELDS) + 1))
+_PRIORITY, _GROUP, _UNTIL, _ORIGIN = (_CTIME + 1 + place for place in range(len(RARE_FIELDS) + 2))
 _PLAIN = bytes(byte for byte in range(0x20, 0x7F) if byte not in b'"\\')  # as they are in JSON
 _MOST_TEXTS = 10_000  # to cache; clients without a name come and go
 
@@ -55,9 +58,14 @@ class LineWriter:
 
     Args:
         node: the id of the node, 40 hex characters.
+
+    Attributes:
+        facts: what first lines say about the node, see ``NODE_FACTS``; lines that change it are
+            noticed.
     """
 
     def __init__(self, node: str) -> None:
+        self.facts: dict[str, Any] = {}
         self._node = f',"node":{quote(node)},"event":'
 
     def lines(self, events: Sequence[str | tuple[Any, ...] | bytes]) -> bytes:
@@ -85,25 +93,49 @@ class LineWriter:
                 around = ()
             elif event[_EVENT] in TICK_REASONS:
                 lines.append(self._tick(*event))
+            elif event[_EVENT] == POLICY:
+                lines.append(self._policy(*event))
             elif len(event) > _ALONE:
                 what = event
                 ctime = event[_CTIME] if len(event) > _CTIME else -1
                 around = ()
             else:
-                count = _numbers((',"count":',), event[2:])
-                lines.append(f"{self._begin(event[0], event[1])}{count}}}\n")
+                lines.append(self._mark(event[0], event[1], event[2:]))
         return "".join(lines).encode("ascii")
 
     def head(self, time: int, name: str, after: str, count: int) -> bytes:
         """Return the first line of the segment ``name``.
 
         It contains the name of the previous segment and its number of lines (-1: not known), so
-        that a lost segment can be noticed.
+        that a lost segment can be noticed, and the facts about the node, so that a lost log can.
         """
         text = f'{self._begin(time, SEGMENT)},"name":{quote(name)}'
         if after:
             text += f',"after":{quote(after)}' + _numbers((',"events":',), (count,))
-        return f"{text}}}\n".encode("ascii")
+        return f"{text}{facts_text(self.facts)}}}\n".encode("ascii")
+
+    def _mark(self, time: int, event: str, about: Sequence[int | str]) -> str:
+        """Return a line about the log itself."""
+        text = self._begin(time, event)
+        if event == STARTED and self.facts:
+            self.facts["since"] = time
+        for one in about:
+            if isinstance(one, int):
+                text += f',"count":{one}'
+            elif event == SEGMENT:
+                self.facts["nodes"] = one.split()
+                text += facts_text({"nodes": self.facts["nodes"]})
+            else:
+                text += f',"reason":{quote(one)}'
+        return text + "}\n"
+
+    def _policy(self, time: int, kind: str, queue: bytes, what: bytes, client: str) -> str:
+        """Return the line of a policy that a client has set."""
+        text = self._begin(time, kind)
+        text += ',"queue":' + quote(queue.decode("utf-8", "backslashreplace"))
+        if client:
+            text += ',"client":' + quote(client)
+        return f'{text},"what":{quote(what.decode("utf-8", "backslashreplace"))}}}\n'
 
     def _tick(
         self, time: int, kind: str, name: bytes, tick: int, queue: bytes, why: str, until: int,
@@ -133,7 +165,9 @@ class LineWriter:
                 facts += f',"priority":{what[_PRIORITY]}'
             if what[_GROUP]:
                 facts += ',"group":' + quote(what[_GROUP].decode("utf-8", "backslashreplace"))
-        facts += _numbers((',"until":',), what[_UNTIL:])
+        facts += _numbers((',"until":',), what[_UNTIL:_ORIGIN])
+        if len(what) > _ORIGIN:
+            facts += ',"origin":' + quote(what[_ORIGIN].decode("utf-8", "backslashreplace"))
         if not _is_queued(what):
             return begin, _text(queue, reason, client, *others) + facts
         return (
@@ -142,6 +176,20 @@ class LineWriter:
             self._begin(time, QUEUED) + ',"id":"',
             _text(queue, reason, client, *others),
         )
+
+
+def facts_text(facts: Mapping[str, Any]) -> str:
+    """Format facts about a node, see ``NODE_FACTS``."""
+    text = ""
+    for name in NODE_FACTS:
+        fact = facts.get(name)
+        if isinstance(fact, int):
+            text += f',"{name}":{fact}'
+        elif isinstance(fact, str):
+            text += f',"{name}":{quote(fact)}'
+        elif fact is not None:
+            text += f',"{name}":[{",".join([quote(one) for one in fact])}]'
+    return text
 
 
 @lru_cache(_MOST_TEXTS)  # most combinations repeat

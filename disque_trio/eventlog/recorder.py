@@ -8,7 +8,7 @@ first.
 import fcntl
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -17,7 +17,16 @@ import trio
 
 import disque_trio
 from disque_trio.eventlog.feed import Feed
-from disque_trio.eventlog.schema import STARTED, STOPPED, Event
+from disque_trio.eventlog.schema import (
+    RESTART,
+    SEGMENT,
+    SHUTDOWN,
+    STARTED,
+    STOPPED,
+    SWITCHED_OFF,
+    Event,
+    StopReason,
+)
 
 TICK = 0.1  # s
 STOP_SECONDS = 2.0  # for a process to write and close what it has
@@ -77,14 +86,30 @@ class EventLog:
         source: makes the events.
         id: the id of the node, 40 hex characters.
         feed: for tests.
+        run: the id of the node's run, hex.
+        nodes: returns the ids of all nodes of the cluster; call ``cluster_changed`` when there are
+            others.
 
     Attributes:
         problem: why it cannot be written; empty: it can.
     """
 
-    def __init__(self, source: Source, id: str, log: Log, feed: Feed | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        id: str,
+        log: Log,
+        feed: Feed | None = None,
+        run: str = "",
+        nodes: Callable[[], Sequence[str]] | None = None,
+    ) -> None:
         self._source = source
         self._id = id
+        self._run = run
+        self._nodes = nodes or (lambda: [id])
+        self._told: Sequence[str] = []  # the nodes that the log has named last
+        self._up = 0  # since when the node runs, and writes its log, ms; 0: not yet
+        self._since = 0
         self._log = log
         self._feed = feed or Feed()
         self._wanted: Settings | None = None
@@ -92,6 +117,7 @@ class EventLog:
         self._running: Settings | None = None  # the settings that the process was started with
         self._process: trio.Process | None = None
         self._input = -1  # the input of the process
+        self._is_new = False  # it does not know the facts about the node yet
         self._answers = -1
         self._answer = b""  # an incomplete answer
         self._segment = ""  # the file being written, and its size
@@ -114,11 +140,27 @@ class EventLog:
             # The node's clock stands still until its first turn.
             first = events[0] if events else b""
             began = first[0] if isinstance(first, tuple) else source.now
-            self._feed.mark(STARTED, began if isinstance(began, int) else source.now)
+            self._since = began if isinstance(began, int) else source.now
+            self._up = self._up or self._since
+            self._feed.mark(STARTED, self._since)
             self._beginning = False
         self._feed.add(events, source.now)
-        if self._input >= 0:
+        if self._input >= 0 and self._since:
+            if self._is_new:
+                self._is_new = False
+                self._feed.greet(self._facts())
             self._feed.push(self._input)
+
+    def _facts(self) -> dict[str, object]:
+        """What the first lines of files say, see ``NODE_FACTS``."""
+        self._told = self._nodes()
+        return {"run": self._run, "up": self._up, "since": self._since, "nodes": [*self._told]}
+
+    def runs(self, now: int) -> None:
+        """The node runs since ``now`` (ms). If it writes its log from the beginning, it runs since
+        that says so."""
+        if not self._source.eventing:
+            self._up = self._up or now
 
     # ---- settings ---------------------------------------------------------------------------
 
@@ -129,16 +171,27 @@ class EventLog:
             self._beginning = self._beginning or not self._source.eventing
             self._last = settings
         elif self._source.eventing:
-            self._end()
+            self._end(SWITCHED_OFF)
         self._source.eventing = settings is not None
         self._changed.set()
 
-    def _end(self) -> None:
+    def _end(self, why: StopReason) -> None:
         """Stop recording events, and note that the log is complete up to here."""
         self.turn()
         if not self._beginning:
-            self._feed.mark(STOPPED, self._source.now)
+            self._feed.mark(STOPPED, self._source.now, why)
         self._beginning = False
+
+    def cluster_changed(self) -> None:
+        """Note which nodes the cluster has now, if these are others than before."""
+        nodes = self._nodes()
+        if nodes == self._told:
+            return
+        self._told = nodes
+        # Otherwise, the next process learns them at its beginning.
+        if self._source.eventing and self._input >= 0 and not self._is_new:
+            self.turn()
+            self._feed.mark(SEGMENT, self._source.now, " ".join(nodes))
 
     @property
     def dropped(self) -> int:
@@ -225,6 +278,7 @@ class EventLog:
         finally:
             os.close(pipes[0])
             os.close(pipes[3])
+        self._is_new = True
         self._input, self._answers = pipes[1:3]
         os.set_blocking(self._input, False)
         os.set_blocking(self._answers, False)
@@ -342,11 +396,15 @@ class EventLog:
             self._segment = ""
             self._size = 0
 
-    async def close(self, seconds: float = STOP_SECONDS) -> None:
+    async def close(self, seconds: float = STOP_SECONDS, restarts: bool = False) -> None:
         """Write everything to files after the node's last turn, within ``seconds`` or a bit more.
-        Must not be called while ``run`` runs."""
+        Must not be called while ``run`` runs.
+
+        Args:
+            restarts: another process takes the place of this one.
+        """
         if self._source.eventing:
-            self._end()
+            self._end(RESTART if restarts else SHUTDOWN)
         self.turn()
         await self._finish(seconds, False)
         if self._process is None and self._feed.waiting and self._last is not None:

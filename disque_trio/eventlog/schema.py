@@ -52,10 +52,21 @@ PAUSED: Final[Kind] = "paused"
 # Kinds of lines about the log itself, without a job.
 LogKind: TypeAlias = Literal["dropped", "segment", "started", "stopped"]
 DROPPED: Final[LogKind] = "dropped"  # events before this line are missing
-SEGMENT: Final[LogKind] = "segment"  # a file begins
+SEGMENT: Final[LogKind] = "segment"  # a file begins, or the nodes of the cluster are others now
 STARTED: Final[LogKind] = "started"  # the node records events from now on
 STOPPED: Final[LogKind] = "stopped"  # the log is complete up to here, except for dropped events
 LOG_KINDS: Final[Sequence[LogKind]] = (DROPPED, SEGMENT, STARTED, STOPPED)
+
+# Why a log stops.
+StopReason: TypeAlias = Literal["shutdown", "restart", "switched-off"]
+SHUTDOWN: Final[StopReason] = "shutdown"  # the node ends
+RESTART: Final[StopReason] = "restart"  # another process takes its place
+SWITCHED_OFF: Final[StopReason] = "switched-off"  # the node goes on without a log
+STOP_REASONS: Final[Sequence[StopReason]] = (SHUTDOWN, RESTART, SWITCHED_OFF)
+
+# The kind of line about a queue whose policy a client has set or deleted.
+PolicyKind: TypeAlias = Literal["policy"]
+POLICY: Final[PolicyKind] = "policy"
 
 # Kinds of lines about the ticks of schedules.
 TickKind: TypeAlias = Literal["ticked", "missed"]
@@ -159,14 +170,23 @@ NEW_JOB_FIELDS: Final = ("size", "repl", "copies", "retry", "ttl", "delay", "cti
 RARE_FIELDS: Final = ("priority", "group")
 # After all those, if the job pauses: until when, in ms since the epoch.
 PAUSE_FIELDS: Final = ("until",)
+# After all those, if the job was moved: the queue in which it was (bytes).
+MOVE_FIELDS: Final = ("origin",)
 # The fields of a tick: schedule and queue are bytes; the moment, and until when all ticks were
 # missed, are ms since the epoch (-1: only this one); the id of the job is bytes.
 TICK_FIELDS: Final = ("time", "event", "schedule", "tick", "queue", "reason", "until", "id")
+# The fields of a policy: the queue or pattern (bytes), the words of the command without it, and the
+# client.
+POLICY_FIELDS: Final = ("time", "event", "queue", "what", "client")
+# What the first line of a file says about the node: the id of its run (hex), since when it runs and
+# since when it writes its log without a stop (ms since the epoch), and the ids of all nodes of its
+# cluster.
+NODE_FACTS: Final = ("run", "up", "since", "nodes")
 # The keys of a line, in order.
 KEYS: Final = (
     *("time", "node", "event", "id", "queue", "reason", "client", "peer", "nacks", "deliveries"),
-    *("size", "repl", "copies", "retry", "ttl", "delay", "priority", "group", "until", "ctime"),
-    *("schedule", "tick"),
+    *("size", "repl", "copies", "retry", "ttl", "delay", "priority", "group", "until"),
+    *("origin", "ctime", "schedule", "tick", "what"),
 )
 
 # An event that happens to many jobs in a row is recorded once. So a list of events has three types:
@@ -177,5 +197,7 @@ KEYS: Final = (
 #   "added" with a reason stands for two events: the job was also queued, for that reason;
 # - bytes: the id of a job to which it happens.
 # A tuple of two or three elements has no job: time, one of LOG_KINDS, and the number of events
-# ("dropped"). One with a kind of TICK_REASONS has TICK_FIELDS, and no ids follow it.
+# ("dropped"), the reason ("stopped"), or the ids of the nodes with spaces between them ("segment").
+# One with a kind of TICK_REASONS has TICK_FIELDS, one of POLICY has POLICY_FIELDS, and no ids
+# follow it.
 Event: TypeAlias = "str | tuple[int | str | bytes, ...] | bytes"

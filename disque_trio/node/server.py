@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from disque_trio.aof.persistence import Persistence
 from disque_trio.cluster.bus import Bus
 from disque_trio.cluster.cluster import Cluster, ClusterError
 from disque_trio.cluster.listeners import accept_nodes, open_bus_listeners
+from disque_trio.cluster.membership import Membership
 from disque_trio.cluster.tls import bus_tls
 from disque_trio.config import Config, ConfigError
 from disque_trio.eventlog.recorder import EventLog, Settings
@@ -150,10 +152,11 @@ class Server(Product):
         if worker is not None:
             self.cluster.packets.process = worker.announced(config.processes)
             self.cluster.packets.refresh()
+        run_id = os.urandom(20).hex()
         self._host = NodeHost(
             self,
             config,
-            os.urandom(20).hex(),
+            run_id,
             self.cluster,
             worker,
             self.notifier,
@@ -189,7 +192,7 @@ class Server(Product):
             membership,
             self.node.receive,
             self.node.replication.wants_copy,
-            self.cluster.changed,
+            self._cluster_changed,
             config,
             clock,
             stats,
@@ -200,7 +203,14 @@ class Server(Product):
         self.index_file = IndexFile(
             self.node, config, self.page_files, self.progress_file, self.log
         )
-        self.event_log = EventLog(self.node.notes, self.node.id.decode(), self.log)
+        id = self.node.id.decode()
+        self.event_log = EventLog(
+            self.node.notes,
+            id,
+            self.log,
+            run=run_id,
+            nodes=partial(_with_members, id, membership),
+        )
         disk = TimedDisk() if self._metrics else None
         persistence = Persistence(self.node, config, self.log, disk)
         persistence.file.on_more_room = self.progress_file.find_room
@@ -294,6 +304,11 @@ class Server(Product):
             metrics.port += worker.number  # the supervisor is of an older release
         return [listener for listener in activated if listener not in ours]
 
+    def _cluster_changed(self) -> None:
+        """Handle a change of what nodes.conf has."""
+        self.cluster.changed()
+        self.event_log.cluster_changed()
+
     def _tell_rights(self, what: str, details: str) -> None:
         self.log.warning(what, details=details)
 
@@ -372,6 +387,7 @@ class Server(Product):
             self._reset_once()
 
     def serve(self, nursery: trio.Nursery) -> None:
+        self.event_log.runs(self.engine.clock.now())
         self.progress_file.start()
         self.index_file.started = True
         nursery.start_soon(self.page_files.run, self.engine)
@@ -416,7 +432,7 @@ class Server(Product):
         self.progress_file.stop(self.daemon.restarting)
         if self.daemon.persistence.complete:
             self.index_file.write(self.daemon.stopped_at or self.node.now)
-        await self.event_log.close()
+        await self.event_log.close(restarts=self.daemon.restarting)
 
     def close(self) -> None:
         self.event_log.abandon()
@@ -523,6 +539,11 @@ class Server(Product):
             )
         else:
             log.notice("AOF off: jobs live in memory only, a restart loses them")
+
+
+def _with_members(own: str, membership: Membership) -> list[str]:
+    """The ids of all nodes of the cluster of the node ``own``."""
+    return sorted([own, *(id.decode() for id in membership.everyone())])
 
 
 def _rename(

@@ -66,7 +66,10 @@ class Rig:
         self.directory = directory
         self.source = Source()
         self.notes = Notes()
-        self.log = EventLog(self.source, NODE, self.notes, feed)
+        self.nodes = [NODE]  # of the cluster
+        self.log = EventLog(
+            self.source, NODE, self.notes, feed, run="ab12", nodes=lambda: [*self.nodes]
+        )
 
     def settings(self, compress: bool = False, size: int = 1 << 20) -> Settings:
         return Settings(self.directory, size, 300, compress, 0, 0)

@@ -34,6 +34,7 @@ def qset(node: Node, client: Client, args: list[bytes]) -> None:
     except SharedError as problem:
         raise CommandError(f"ERR {problem}") from problem
     node.host.did(client, deeds.POLICY_SET, name)
+    node.notes.note_policy(client, name, b" ".join([b"QSET", *args[2:]]))
 
 
 def qget(node: Node, client: Client, args: list[bytes]) -> None:
@@ -63,3 +64,4 @@ def qdel(node: Node, client: Client, args: list[bytes]) -> None:
     except SharedError as problem:
         raise CommandError(f"ERR {problem}") from problem
     node.host.did(client, deeds.POLICY_DELETED, args[1])
+    node.notes.note_policy(client, args[1], b"QDEL")

@@ -25,16 +25,16 @@ from disque_spark.options import (
 )
 from disque_spark.periods import Period, moment
 from disque_spark.segments import MALFORMED, Piece, blocks, find_segments, rows_of, split
-from disque_trio.eventlog.schema import KEYS, PAUSE_FIELDS, RARE_FIELDS
+from disque_trio.eventlog.schema import KEYS, MOVE_FIELDS, PAUSE_FIELDS, RARE_FIELDS
 
 # The types of a line's keys; those not listed are BIGINT.
 _TYPES = {
     **dict.fromkeys(("node", "event", "id", "queue", "reason", "client", "peer"), "STRING"),
     **dict.fromkeys(("nacks", "deliveries", "repl", "copies", "priority"), "INT"),
-    **dict.fromkeys(("group", "schedule"), "STRING"),
+    **dict.fromkeys(("group", "schedule", *MOVE_FIELDS, "what"), "STRING"),
 }
 # Keys that were added later come last: programs may rely on the positions of columns.
-_LATER = (*RARE_FIELDS, *PAUSE_FIELDS, "schedule", "tick")
+_LATER = (*RARE_FIELDS, *PAUSE_FIELDS, "schedule", "tick", *MOVE_FIELDS, "what")
 _COLUMNS = (*(key for key in KEYS if key not in _LATER), "count", *_LATER)
 LINE_SCHEMA = ", ".join(f"{key} {_TYPES.get(key, 'BIGINT')}" for key in _COLUMNS)
 # ``time`` is in UTC, to the millisecond; ``time_ms`` is the same time as the number in the line.

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import resource
 import signal
 import threading
@@ -316,3 +317,42 @@ def test_a_full_disk_costs_events_that_are_counted_but_no_job(
     assert len(logged) == written
     keys = [(event["event"], event["id"]) for event in logged]
     assert len(keys) == len(set(keys))
+
+
+def heads(directory: Path) -> list[dict[str, object]]:
+    """The lines in the closed files of ``directory`` about these files."""
+    texts = [path.read_text() for path in sorted(directory.glob("events-*.jsonl"))]
+    lines = map(json.loads, "".join(texts).splitlines())
+    return [line for line in lines if line["event"] == "segment"]
+
+
+def test_the_log_says_which_nodes_there_are_and_how_long_it_has_been_written(
+    disque_server: NodeFactory,
+) -> None:
+    one, two = disque_server(*ON), disque_server()
+    ids = [str(node.ask("CLUSTER", "MYID").decode()) for node in (one, two)]  # type: ignore[union-attr]
+    add(one.wire(), 1)
+    settled(one)
+    assert one.ask("CLUSTER", "MEET", "127.0.0.1", two.port) == b"OK"
+    wait_until(lambda: one.sees(2) and two.sees(2))
+    add(two.wire(), 1)
+    assert two.ask("CONFIG", "SET", "event-log", "yes") == b"OK"
+    settled(one)
+    assert two.ask("QSET", "q", "ATTEMPTS", 3) == b"OK"
+    assert two.ask("CONFIG", "SET", "event-log", "no") == b"OK"
+    assert (one.stop(), two.stop()) == (0, 0)
+
+    first, *others = heads(log_of(one))
+    assert first["nodes"] == [ids[0]]
+    assert first["up"] == first["since"]
+    assert re.fullmatch("[0-9a-f]{40}", str(first["run"]))
+    assert [head["nodes"] for head in others] == [sorted(ids)]
+    assert [event["reason"] for event in Events(log_of(one)).of("stopped")] == ["shutdown"]
+
+    (head,) = heads(log_of(two))
+    assert head["nodes"] == sorted(ids)
+    assert head["up"] < head["since"]  # type: ignore[operator]
+    assert head["run"] != first["run"]
+    (policy,) = Events(log_of(two)).of("policy")
+    assert (policy["queue"], policy["what"]) == ("q", "QSET ATTEMPTS 3")
+    assert [event["reason"] for event in Events(log_of(two)).of("stopped")] == ["switched-off"]

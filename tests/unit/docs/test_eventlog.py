@@ -3,7 +3,16 @@
 import re
 from pathlib import Path
 
-from disque_trio.eventlog.schema import KEYS, LOG_KINDS, REASONS, TICK_REASONS
+from disque_trio.eventlog.schema import (
+    KEYS,
+    LOG_KINDS,
+    NODE_FACTS,
+    POLICY,
+    REASONS,
+    STOP_REASONS,
+    STOPPED,
+    TICK_REASONS,
+)
 
 PAGE = Path(__file__).parents[3] / "docs" / "eventlog.md"
 
@@ -27,9 +36,15 @@ def test_the_page_has_every_kind_of_event_with_its_reasons() -> None:
     }
     expected: dict[str, list[str]] = {kind: list(reasons) for kind, reasons in REASONS.items()}
     expected |= {kind: list(reasons) for kind, reasons in TICK_REASONS.items()}
-    assert told == expected | {kind: [] for kind in LOG_KINDS}
+    expected |= {kind: [] for kind in (*LOG_KINDS, POLICY)} | {STOPPED: [*STOP_REASONS]}
+    assert told == expected
 
 
 def test_the_page_has_every_key_of_a_line() -> None:
     told = [key for row in table("| Key | What it is |") for key in words(row[0])]
     assert told == list(KEYS)
+
+
+def test_the_page_has_every_key_of_a_first_line() -> None:
+    told = [key for row in table("| Key of the first line | What it is |") for key in words(row[0])]
+    assert told == ["name", "after", "events", *NODE_FACTS]

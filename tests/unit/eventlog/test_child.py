@@ -228,6 +228,48 @@ def test_a_file_of_maximum_age_is_closed_without_an_event(
     wait_until(lambda: driver.ids() == [1])
 
 
+def test_while_nothing_happens_there_is_an_open_file_that_is_as_new_as_it_may_be_old(
+    tmp_path: Path, drivers: list[Driver]
+) -> None:
+    driver = drive(drivers, tmp_path, age=50)
+    driver.send(1)
+    wait_until(lambda: driver.confirmed(1))
+    driver.now += 50
+    wait_until(
+        lambda: (
+            driver.files()
+            == [f"events-01234567-{NOW + 50 * n}-0.jsonl" + ".open" * n for n in (0, 1)]
+        )
+    )
+    still = tmp_path / driver.files()[1]
+    wait_until(lambda: still.stat().st_size)
+    os.utime(still, (0, 0))
+    driver.now += 50
+    wait_until(lambda: still.stat().st_mtime > 0)
+    driver.send(2)
+    wait_until(lambda: driver.confirmed(2))
+    driver.now += 50
+    wait_until(lambda: driver.ids() == [1, 2])
+    driver.end()  # and one without events is removed
+    assert len(driver.files()) == 2
+
+
+def test_the_first_lines_have_what_the_node_says_about_itself(
+    tmp_path: Path, drivers: list[Driver]
+) -> None:
+    driver = drive(drivers, tmp_path, size=500)
+    facts = marshal.dumps({"run": "ab12", "nodes": [NODE]})
+    driver.raw(HEAD.pack(len(facts)) + facts)
+    driver.send(1, 2, 3, 4)
+    driver.send(5, 6, 7)
+    wait_until(lambda: driver.confirmed(2))
+    driver.end()
+    firsts = [(tmp_path / name).read_text().splitlines()[0] for name in driver.files()]
+    assert [(head["run"], head["nodes"]) for head in map(json.loads, firsts)] == [
+        ("ab12", [NODE])
+    ] * 2
+
+
 def test_a_clock_that_is_set_back_does_not_keep_a_file_open(
     tmp_path: Path, drivers: list[Driver]
 ) -> None:

@@ -198,3 +198,61 @@ def test_more_names_than_the_cache_holds_are_written_correctly() -> None:
     text = LineWriter(NODE).lines(events)
     queues = [json.loads(line)["queue"] for line in text.splitlines()]
     assert queues == [f"q{n % 12_000}" for n in range(30_000)]
+
+
+FACTS = {"run": "ab12", "up": 5, "since": 7, "nodes": [NODE, PEER.decode()]}
+
+
+def test_the_first_line_says_what_is_known_about_the_node() -> None:
+    writer = LineWriter(NODE)
+    assert set(json.loads(writer.head(9, "two", "", -1))) == {"time", "node", "event", "name"}
+    writer.facts = dict(FACTS)
+    head = json.loads(writer.head(9, "two", "one", 3))
+    assert head == {
+        "time": 9,
+        "node": NODE,
+        "event": "segment",
+        "name": "two",
+        "after": "one",
+        "events": 3,
+        **FACTS,
+    }
+
+
+def test_lines_that_change_what_is_known_about_the_node_count_for_the_next_first_line() -> None:
+    writer = LineWriter(NODE)
+    writer.facts = dict(FACTS)
+    text = writer.lines([(20, "stopped", "switched-off"), (30, "started"), (40, "segment", "a b")])
+    stopped, started, cluster = map(json.loads, text.splitlines())
+    assert stopped["reason"] == "switched-off"
+    assert set(started) == {"time", "node", "event"}
+    assert cluster == {"time": 40, "node": NODE, "event": "segment", "nodes": ["a", "b"]}
+    head = json.loads(writer.head(50, "two", "", -1))
+    assert (head["since"], head["up"], head["nodes"]) == (30, 5, ["a", "b"])
+
+
+def test_a_policy_and_a_move_have_lines_with_all_that_was_said() -> None:
+    moved = (*event("updated", reason="client", numbers=(0, 0, 7, 1, 1, 300, 600, 0, 5)), 0, b"")
+    events: list[Event] = [
+        ("shop"),
+        (1, "policy", b"q\xff", b"QSET DEAD d", "admin"),
+        (*moved, -1, b"from"),
+        ID,
+        (*moved, 9, b"from"),
+        ID,
+    ]
+    lines = [json.loads(text) for text in LineWriter(NODE).lines(events).splitlines()]
+    assert lines[0] == {
+        "time": 1,
+        "node": NODE,
+        "event": "policy",
+        "queue": "q\\xff",
+        "client": "admin",
+        "what": "QSET DEAD d",
+    }
+    assert [(one["origin"], one.get("until"), one["client"]) for one in lines[1:]] == [
+        ("from", None, "shop"),
+        ("from", 9, "shop"),
+    ]
+    for one in lines:
+        assert list(one) == [key for key in KEYS if key in one]

@@ -176,7 +176,9 @@ class ScatterGathers:
             done = self._redrive(scatter, most)
             cut_short = self._letters.cut_short
         else:
+            machine.client = scatter.client if scatter.kind == MOVE else None  # for the event log
             done = self._works[scatter.kind](scatter.texts, most)
+            machine.client = None
             cut_short = self._cut_short
             self._cut_short = False
         goes_on = scatter.note(done, self._length(scatter.texts)) or (cut_short and most > 0)

@@ -348,6 +348,7 @@ class Updates:
         node for it."""
         trailer = self._trailers.want(job)
         trailer.updated = version
+        origin = job.queue
         moved = contents.moves(job, trailer)
         if moved:
             self._setter.move(job, contents)
@@ -357,7 +358,10 @@ class Updates:
         self._setter.set(job, contents, asked)
         self._store.uniques.extend(job)
         if self._notes.noting:
-            self._notes.note(schema.UPDATED, job, reason, new=True)
+            if job.queue != origin:
+                self._notes.note_move(job, reason, origin)
+            else:
+                self._notes.note(schema.UPDATED, job, reason, new=True)
             if asked and job.flags & FLAG_PAUSED and job.state == ACTIVE:
                 self._notes.note_pause(job, schema.BY_CLIENT)
         if moved:

@@ -164,8 +164,36 @@ class EventNotes:
 
     def note_pause(self, job: Job, reason: Reason) -> None:
         """Note that ``job`` is not queued again before its ``qtime``."""
+        if self._recording:
+            self._note_alone(schema.PAUSED, job, reason, (*_NOT_NEW, int(job.qtime)))
+
+    def note_move(self, job: Job, reason: Reason, origin: bytes) -> None:
+        """Note that ``job`` was changed, and was in the queue ``origin`` before."""
+        counts = self.counts
+        if counts is not None:
+            counts.note(schema.UPDATED, job, reason, self._machine.now)
         if not self._recording:
             return
+        holders = job.delivered
+        facts: tuple[int | str | bytes, ...] = (
+            len(job.body or b""),
+            job.repl,
+            1 if holders is None else len(holders),
+            job.retry,
+            max(job.etime - self._machine.now // 1000, 0),
+            job.delay,
+            job.ctime,
+            priority_of(job),
+            self._trailers.group(job),
+            -1,
+            origin,
+        )
+        self._note_alone(schema.UPDATED, job, reason, facts)
+
+    def _note_alone(
+        self, event: Kind, job: Job, reason: Reason, facts: tuple[int | str | bytes, ...]
+    ) -> None:
+        """Note an event that no other one is like, with all ``facts`` after those of each event."""
         events = self.events
         if not events:
             self._label = ""
@@ -177,18 +205,23 @@ class EventNotes:
             events.append(label)
         what: tuple[int | str | bytes, ...] = (
             machine.now,
-            schema.PAUSED,
+            event,
             job.queue,
             reason,
             self.peer,
             job.nacks,
             job.deliveries,
         )
-        what += _NOT_NEW
-        what += (int(job.qtime),)
+        what += facts
         events.append(what)
         events.append(job.id)
         self._event = ""  # note the next one in full
+
+    def note_policy(self, client: Client, queue: bytes, what: bytes) -> None:
+        """Note that ``client`` has set the policy of ``queue``, with ``what`` words."""
+        if self._recording:
+            label = client.label or self._name(client)
+            self.events.append((self._machine.now, schema.POLICY, queue, what, label))
 
     def note_tick(self, kind: TickKind, tick: Tick, reason: Reason, until: int, id: bytes) -> None:
         """Note what became of a tick of a schedule.

@@ -33,6 +33,7 @@ from disque_spark.segments import (
 from disque_trio.eventlog.schema import (
     DROPPED,
     LOG_KINDS,
+    POLICY,
     SEGMENT,
     STARTED,
     STOPPED,
@@ -237,7 +238,7 @@ def _rows(
     reasons = lines.column("reason").combine_chunks().dictionary_encode()
     codes = _codes(events, reasons)
     about_log = np.zeros(len(lines), bool)
-    for kind in (*LOG_KINDS, *TICK_REASONS):  # only DROPPED has a count
+    for kind in (*LOG_KINDS, *TICK_REASONS, POLICY):  # only DROPPED has a count
         place = pc.index(events.dictionary, kind).as_py()
         if place >= 0:
             about_log |= pc.fill_null(events.indices, -1).to_numpy() == place

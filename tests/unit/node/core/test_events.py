@@ -432,3 +432,36 @@ def test_a_letter_that_is_sent_back_is_ended_by_redrive_and_by_no_client(mesh: M
     assert acked[0] == [("acked", "redrive")]
     assert sorted(acked[1] + acked[2]) == [("acked", "peer")]
     assert ("added", "redrive") in [what[:2] for what in found[0]]
+
+
+def test_a_policy_that_a_client_sets_or_deletes_is_noted_where_it_does(mesh: Mesh) -> None:
+    mesh[0]("QSET", "q", "ATTEMPTS", 2, "DEAD", "dead")
+    mesh[0]("QDEL", "q")
+    mesh[0]("QDEL", "q")
+    mesh.settle()
+    found = [what for what in mesh[0].node.notes.events if isinstance(what, tuple)]
+    assert [what[1:] for what in found] == [
+        ("policy", b"q", b"QSET ATTEMPTS 2 DEAD dead", "worker"),
+        ("policy", b"q", b"QDEL", "worker"),
+    ]
+    assert not mesh[1].node.notes.events
+
+
+def test_a_job_that_is_moved_says_from_where_and_by_whom(mesh: Mesh) -> None:
+    id = mesh.add(0, "REPLICATE", 2)
+    mesh[0].send(mesh[0].me, "QMOVE", "q", "other")
+    mesh.advance(1)
+    mesh[0].send(mesh[0].me, "UPDATEJOB", id, "QUEUE", "third", "RETRY", 77)
+    mesh.settle()
+    mesh[0].send(mesh[0].me, "UPDATEJOB", id, "RETRY", 78)
+    mesh.settle()
+    for index in (0, 1):
+        text = LineWriter("0" * 40).lines(mesh[index].node.notes.events)
+        found = [line for line in map(json.loads, text.splitlines()) if line["event"] == "updated"]
+        assert [(line["queue"], line.get("origin"), line["id"]) for line in found] == [
+            ("other", "q", id.decode()),
+            ("third", "other", id.decode()),
+            ("third", None, id.decode()),
+        ]
+        assert [line.get("client") for line in found] == [None if index else "worker"] * 3
+        assert [line["retry"] for line in found][1:] == [77, 78]

@@ -79,6 +79,65 @@ def find_segments(
     return sorted(place for place in found if _is_segment(place, found, include_open))
 
 
+class Others(NamedTuple):
+    """The files beside closed segments that say something about the logs.
+
+    Attributes:
+        open: when each open segment was last written, ms since the epoch, by name.
+        unread: names of files that are called like segments, but have a form that is not read.
+    """
+
+    open: dict[str, int]
+    unread: list[str]
+
+
+def others_of(paths: Sequence[Place], settings: Mapping[str, str] | None = None) -> Others:
+    """The files at ``paths``, or beside files there of the same nodes, that are not closed
+    segments."""
+    times: dict[str, float] = {}
+    closed: set[str] = set()
+    for path in paths:
+        entries = location(path, settings).glob()
+        files = [entry for entry in entries if not entry.is_dir()]
+        found = [one for entry in entries if entry not in files for one in _ages_below(entry)]
+        beside = {f"{file.parent}/{_node_in(file.name)}" for file in files}
+        for directory in {file.parent for file in files}:
+            found += [
+                (file, time)
+                for file, time in directory.ages()
+                if f"{directory}/{_node_in(file.name)}" in beside
+            ]
+        for file, time in found:
+            if not fnmatch(file.name, _NAMES):
+                continue
+            if file.name.endswith((".jsonl", ".jsonl" + PACKED)):
+                closed.add(file.name.removesuffix(PACKED))
+            else:
+                times[file.name] = max(time, times.get(file.name, 0.0))
+    # Both exist if it has just been closed, or if the node died closing it.
+    left = {name: time for name, time in times.items() if _segment_of(name) not in closed}
+    open_ones = {
+        _segment_of(name): int(time * 1000)
+        for name, time in sorted(left.items())
+        if name.endswith(OPEN)
+    }
+    return Others(open_ones, sorted(name for name in left if _segment_of(name) not in open_ones))
+
+
+def _ages_below(directory: Location) -> list[tuple[Location, float]]:
+    below = [one for inner in directory.directories() for one in _ages_below(inner)]
+    return [*directory.ages(), *below]
+
+
+def _node_in(name: str) -> str:
+    """The prefix of the node's id in the name of a file."""
+    return name.split("-")[1] if name.count("-") == 3 else name
+
+
+def _segment_of(name: str) -> str:
+    return name[: name.index(".jsonl") + len(".jsonl")]
+
+
 def _is_segment(place: Location, all: set[Location], include_open: bool) -> bool:
     name = place.name
     if name.endswith((".jsonl", ".jsonl" + PACKED)):

@@ -14,12 +14,23 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple, Protocol
 
+from disque_spark.audit.lacks import (
+    EARLIER,
+    KILLED,
+    LATE,
+    LINES,
+    NO_STOP,
+    NO_TIME,
+    OFF,
+    SEGMENT as LOST_SEGMENT,
+    Lack,
+)
 from disque_spark.files import Location
 from disque_spark.segments import LOOK, opened
-from disque_trio.eventlog.schema import DROPPED, SEGMENT, STARTED, STOPPED
+from disque_trio.eventlog.schema import DROPPED, SEGMENT, STARTED, STOPPED, SWITCHED_OFF
 
 FOR_EVER = 1 << 62
-NO_TIME = -1
+_ABOUT_FILE = b'"event":"segment"'
 _NAME = re.compile(r"-(\d+)-(\d+)\.jsonl")
 
 
@@ -31,12 +42,17 @@ class Head(NamedTuple):
         name: name of the segment, whatever the file's name is; "": the header does not say.
         after: name of the segment before it; "": the header does not say.
         events: number of lines in that one, without its header; -1: the header does not say.
+        run: id of the node's run; "": the header does not say.
+        up, since: since when the node runs, and logs without a stop, ms; NO_TIME: likewise.
     """
 
     node: str
     name: str = ""
     after: str = ""
     events: int = -1
+    run: str = ""
+    up: int = NO_TIME
+    since: int = NO_TIME
 
 
 class Ends(NamedTuple):
@@ -50,6 +66,9 @@ class Ends(NamedTuple):
         dropped: pairs of times between which events were dropped or lines are damaged.
         after, events: see ``Head``.
         lines: number of its lines, as ``events`` of the next one counts them; -1: not counted.
+        off: pairs of times between which the log was switched off, within the segment.
+        reason: why the log stops; "": it does not, or does not say why.
+        run, up, since: see ``Head``.
     """
 
     node: str
@@ -61,6 +80,11 @@ class Ends(NamedTuple):
     after: str = ""
     events: int = -1
     lines: int = -1
+    off: Sequence[Sequence[int]] = ()
+    reason: str = ""
+    run: str = ""
+    up: int = NO_TIME
+    since: int = NO_TIME
 
 
 class Stretch(NamedTuple):
@@ -70,6 +94,7 @@ class Stretch(NamedTuple):
         first, last, started, stopped: as in ``Ends``; NO_TIME: no line is an event.
         missing: as ``dropped`` in ``Ends``; NO_TIME: from before these lines, or until after them.
         lines: number of complete lines, including those that are not events.
+        off, reason: as in ``Ends``.
     """
 
     first: int = NO_TIME
@@ -78,6 +103,8 @@ class Stretch(NamedTuple):
     stopped: bool = False
     missing: Sequence[Sequence[int]] = ()
     lines: int = 0
+    off: Sequence[Sequence[int]] = ()
+    reason: str = ""
 
 
 class Gap(NamedTuple):
@@ -107,8 +134,25 @@ def head_of(place: Location) -> Head | None:
     node = str(event["node"])
     if event["event"] != SEGMENT:
         return Head(node)
-    name, after, events = (event.get(key) for key in ("name", "after", "events"))
-    return Head(node, str(name or ""), str(after or ""), events if isinstance(events, int) else -1)
+    name, after, run = (str(event.get(key) or "") for key in ("name", "after", "run"))
+    events, up, since = (
+        value if isinstance(value := event.get(key), int) else NO_TIME
+        for key in ("events", "up", "since")
+    )
+    return Head(node, name, after, events, run, up, since)
+
+
+def nodes_in(block: bytes) -> set[str]:
+    """The ids of the nodes of the cluster, as some lines of a log name them."""
+    found: set[str] = set()
+    at = -1
+    while (at := block.find(_ABOUT_FILE, at + 1)) >= 0:
+        end = block.find(b"\n", at)
+        line = block[block.rfind(b"\n", 0, at) + 1 : end if end >= 0 else len(block)]
+        nodes = event_of(line).get("nodes")
+        if isinstance(nodes, list):
+            found.update(node for node in nodes if isinstance(node, str))
+    return found
 
 
 def stretch_of(lines: Iterable[bytes]) -> Stretch:
@@ -116,6 +160,7 @@ def stretch_of(lines: Iterable[bytes]) -> Stretch:
     first: dict[str, object] = {}
     last: dict[str, object] = {}
     missing: list[tuple[int, int]] = []
+    off: list[tuple[int, int]] = []
     damaged = False
     for line in lines:
         event = event_of(line)
@@ -126,13 +171,16 @@ def stretch_of(lines: Iterable[bytes]) -> Stretch:
             continue
         if damaged or event["event"] == DROPPED:
             missing.append((_time(last), _time(event)))
+        if last and event["event"] == STARTED:
+            off.append((_time(last), _time(event)))
         first = first or event
         last = event
         damaged = False
     if damaged:
         missing.append((_time(last), NO_TIME))
     started, stopped = first.get("event") == STARTED, last.get("event") == STOPPED
-    return Stretch(_time(first), _time(last), started, stopped, missing)
+    reason = str(last.get("reason") or "") if stopped else ""
+    return Stretch(_time(first), _time(last), started, stopped, missing, 0, off, reason)
 
 
 def joined(one: Stretch, other: Stretch) -> Stretch:
@@ -143,12 +191,18 @@ def joined(one: Stretch, other: Stretch) -> Stretch:
     begin = one if one.first != NO_TIME else other
     end = other if other.last != NO_TIME else one
     lines = one.lines + other.lines
-    return Stretch(begin.first, end.last, begin.started, end.stopped, missing, lines)
+    off = [*one.off, *other.off]
+    if other.started and one.first != NO_TIME:
+        off.append((one.last, other.first))
+    return Stretch(
+        begin.first, end.last, begin.started, end.stopped, missing, lines, off, end.reason
+    )
 
 
 def ends_of(head: Head, stretches: Iterable[Stretch]) -> Ends | None:
     """The summary of a segment from those of all its lines; None if no line is an event."""
-    first, last, started, stopped, missing, lines = reduce(joined, stretches, Stretch())
+    whole = reduce(joined, stretches, Stretch())
+    first, last, started, stopped, missing, lines, off, reason = whole
     if first == NO_TIME:
         return None
     dropped = [
@@ -156,7 +210,10 @@ def ends_of(head: Head, stretches: Iterable[Stretch]) -> Ends | None:
         for start, end in missing
     ]
     lines -= bool(head.name)  # without the header
-    return Ends(head.node, first, last, started, stopped, dropped, head.after, head.events, lines)
+    node, _, after, events, *facts = head
+    return Ends(
+        node, first, last, started, stopped, dropped, after, events, lines, off, reason, *facts
+    )
 
 
 def read_before(head: Head, ends: Ends | None) -> Stretch:
@@ -166,7 +223,10 @@ def read_before(head: Head, ends: Ends | None) -> Stretch:
     if ends is None:
         return Stretch(lines=int(first))
     lines = ends.lines + first
-    return Stretch(ends.first, ends.last, ends.started, ends.stopped, ends.dropped, lines)
+    return Stretch(
+        *(ends.first, ends.last, ends.started, ends.stopped),
+        *(ends.dropped, lines, ends.off, ends.reason),
+    )
 
 
 def event_of(line: bytes) -> dict[str, object]:
@@ -184,53 +244,6 @@ def _time(event: dict[str, object]) -> int:
     time = event.get("time", NO_TIME)
     assert isinstance(time, int)
     return time
-
-
-class Silence(NamedTuple):
-    """The parts of the audited time that a node's log does not cover.
-
-    Attributes:
-        gaps: number of gaps between its lines.
-        first, last: when the first gap begins and the last one ends, ms; NO_TIME: there is none.
-        since: when the log begins, ms, if others begin earlier; otherwise NO_TIME.
-        until: when the log ends, ms, if others go on; otherwise NO_TIME.
-    """
-
-    gaps: int = 0
-    first: int = NO_TIME
-    last: int = NO_TIME
-    since: int = NO_TIME
-    until: int = NO_TIME
-
-
-def silences(
-    gaps: Iterable[Gap], nodes: Sequence[str], first: int, last: int, slack: int
-) -> dict[str, Silence]:
-    """The parts of the time from ``first`` to ``last`` (ms) that logs do not cover, by node.
-
-    Args:
-        gaps: the gaps in the logs.
-        nodes: ids of nodes.
-        slack: ms; logs that begin or end within this time count as doing so together.
-    """
-    found: dict[str, Silence] = {}
-    for gap in gaps:
-        before = found.get(nodes[gap.node], Silence())
-        if gap.is_whole or gap.end < first:
-            continue
-        if gap.end == FOR_EVER:
-            if gap.start < last - slack:
-                found[nodes[gap.node]] = before._replace(until=gap.start)
-        elif gap.start == 0:
-            if gap.end > first + slack:
-                found[nodes[gap.node]] = before._replace(since=max(gap.end, before.since))
-        else:
-            begin = gap.start if before.first == NO_TIME else min(before.first, gap.start)
-            end = max(before.last, gap.end)
-            found[nodes[gap.node]] = Silence(
-                before.gaps + 1, begin, end, before.since, before.until
-            )
-    return found
 
 
 class Before(Protocol):
@@ -253,43 +266,78 @@ def gaps_of(
         names: names of all segments, including those without events.
         past: what is remembered of segments before the first, by the prefixes of nodes' ids.
     """
+    places = {node: place for place, node in enumerate(nodes)}
+    return [
+        Gap(places[one.node], max(one.since, 0), FOR_EVER if one.until == NO_TIME else one.until)
+        for one in holes_of(segments, nodes, names, past)
+    ]
+
+
+def holes_of(
+    segments: Mapping[str, Ends],
+    nodes: Sequence[str],
+    names: Collection[str] = (),
+    past: Mapping[str, Before] | None = None,
+) -> list[Lack]:
+    """What each log of ``nodes`` lacks, log by log. The arguments are those of ``gaps_of``."""
     logs: dict[str, list[tuple[tuple[int, int], Ends]]] = {}
     for name, ends in segments.items():
         logs.setdefault(ends.node, []).append((order_of(name), ends))
-    gaps: list[Gap] = []
-    for place, node in enumerate(nodes):
+    holes: list[Lack] = []
+    for node in nodes:
         before: Ends | None = None
         old = (past or {}).get(node[:8])
         if old is not None and old.gap:
-            gaps.append(Gap(place, 0, old.gap))
+            holes.append(Lack(EARLIER, node, until=old.gap))
         for _, ends in sorted(logs.get(node, ())):
-            torn = lacking(ends, segments, names) != 0
-            if before is None:
-                if old is not None:
-                    pass  # the log before was audited, and dropped
-                elif torn or not ends.started:  # the log before has been removed
-                    gaps.append(Gap(place, 0, ends.first - 1))
-            elif torn or (ends.started and not before.stopped):
-                gaps.append(_gap(place, before.last, ends.first))
-            gaps += [_gap(place, one, other) for one, other in ends.dropped]
+            lines = lacking(ends, segments, names)
+            if before is not None:
+                holes += _between(before, ends, lines)
+            elif old is None:  # otherwise, the log before was audited, and dropped
+                holes += _at_first(ends, lines)
+            holes += [_hole(LINES, node, one, other) for one, other in ends.dropped]
+            holes += [_hole(OFF, node, one, other) for one, other in ends.off]
             before = ends
         if before is not None and not before.stopped:
-            gaps.append(Gap(place, before.last, FOR_EVER))
-    return gaps
+            holes.append(Lack(NO_STOP, node, before.last))
+        elif before is not None and before.reason == SWITCHED_OFF:
+            holes.append(Lack(OFF, node, before.last))
+    return holes
 
 
-def missing_between(segments: Mapping[str, Ends], names: Collection[str] = ()) -> dict[str, int]:
-    """The segments that are missing between others, or have lost lines, by name, with the number of
-    missing lines (-1: unknown). Segments missing before all others do not count: they have been
-    removed."""
-    first: dict[str, tuple[int, int]] = {}
-    for name, ends in segments.items():
-        first[ends.node] = min(first.get(ends.node, order_of(name)), order_of(name))
-    return {
-        ends.after: lines
-        for name, ends in segments.items()
-        if (lines := lacking(ends, segments, names)) and order_of(name) > first[ends.node]
-    }
+def _at_first(ends: Ends, lines: int) -> list[Lack]:
+    """What is lacking before the first segment of a log, if the one before it lacks ``lines``."""
+    if lines or not ends.started:  # the log before has been removed
+        segment = ends.after if lines else ""
+        # The gap begins at the beginning: nothing says that the log of an earlier run was whole.
+        return [Lack(EARLIER, ends.node, NO_TIME, ends.first - 1, segment, lines or -1)]
+    if NO_TIME < ends.up < ends.first:
+        return [Lack(LATE, ends.node, ends.up, ends.first)]
+    return []
+
+
+def _between(before: Ends, ends: Ends, lines: int) -> list[Lack]:
+    """What is lacking between two segments of a log, if the one before ``ends`` lacks ``lines``."""
+    node = ends.node
+    if lines:
+        return [_hole(LOST_SEGMENT, node, before.last, ends.first, ends.after, lines)]
+    if not ends.started:
+        return []
+    if not before.stopped:
+        return [_hole(KILLED, node, before.last, ends.first)]
+    ran_on = NO_TIME < ends.up < before.last or (ends.run != "" and ends.run == before.run)
+    if before.reason == SWITCHED_OFF or (not before.reason and ran_on):
+        return [_hole(OFF, node, before.last, ends.first)]
+    if NO_TIME < ends.up < ends.first:
+        return [_hole(LATE, node, max(ends.up, before.last), ends.first)]
+    return []
+
+
+def _hole(
+    kind: str, node: str, one: int, other: int, segment: str = "", count: int = -1
+) -> Lack:
+    # The clock may have been set back meanwhile.
+    return Lack(kind, node, min(one, other), max(one, other), segment, count)
 
 
 def lacking(ends: Ends, segments: Mapping[str, Ends], names: Collection[str]) -> int:
@@ -307,8 +355,3 @@ def order_of(name: str) -> tuple[int, int]:
     """The sort key of a segment among those of its node."""
     found = _NAME.search(name)
     return (int(found[1]), int(found[2])) if found else (0, 0)
-
-
-def _gap(node: int, one: int, other: int) -> Gap:
-    # The clock may have been set back meanwhile.
-    return Gap(node, min(one, other), max(one, other))

@@ -5,14 +5,17 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from disque_spark.audit.gaps import (
-    FOR_EVER,
-    Ends,
-    Silence,
-    gaps_of,
-    missing_between,
-    order_of,
-    silences,
+from disque_spark.audit.gaps import FOR_EVER, Ends, gaps_of, holes_of, order_of
+from disque_spark.audit.lacks import (
+    EMPTY,
+    GONE,
+    NODE,
+    UNREAD,
+    Lack,
+    Still,
+    counted,
+    in_period,
+    with_ends,
 )
 
 COMPRESSED = -1
@@ -167,6 +170,10 @@ class Manifest:
         changed: ``table/day`` of everything that differs from the version before.
         clients: what the busiest clients did, see ``audit.clients``.
         ticks: the files of ticks of schedules, by day.
+        empty: names of segments without a line that says whose they are.
+        open: when the open segments were last written, ms, by name.
+        unread: names of files that look like segments, but cannot be read.
+        grown: nodes whose logs had been read before, and have grown in this version.
         addresses: addresses of nodes, by id, as far as files near the logs have them.
     """
 
@@ -201,6 +208,10 @@ class Manifest:
     clients: dict[str, list[int]] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
     ticks: dict[str, TickDay] = field(default_factory=dict)
+    empty: list[str] = field(default_factory=list)
+    open: dict[str, int] = field(default_factory=dict)
+    unread: list[str] = field(default_factory=list)
+    grown: list[str] = field(default_factory=list)
 
     @property
     def end(self) -> int:
@@ -223,21 +234,41 @@ class Manifest:
         return [node for node in [*self.nodes, *self.without_logs] if node not in self.gone]
 
     @property
-    def missing_segments(self) -> dict[str, int]:
-        """See ``missing_between``."""
-        return missing_between(self.all_ends(), self.segments)
-
-    @property
     def missing_and_gone(self) -> list[str]:
         """Those of ``without_logs`` that are known to have been removed for good."""
         return [node for node in self.without_logs if node in self.gone]
 
-    @property
-    def silences(self) -> dict[str, Silence]:
-        """The parts of the time that each log does not cover, by node."""
-        gaps = gaps_of(self.all_ends(), self.nodes, self.segments, self.past)
-        slack = 1000 * self.settings.get("settled", 0)
-        return silences(gaps, self.nodes, self.first, self.last, slack)
+    def lacks(self, now: int) -> list[Lack]:
+        """What the logs lack, as seen at ``now`` (ms since the epoch)."""
+        ends = self.all_ends()
+        holes = in_period(holes_of(ends, self.nodes, self.segments, self.past), self.first)
+        named = {hole.segment for hole in holes}
+        lasts: dict[str, int] = {}
+        closed: dict[str, tuple[int, int]] = {}
+        for name, one in ends.items():
+            lasts[one.node] = max(lasts.get(one.node, 0), one.last)
+            if name not in self.growing:
+                closed[one.node] = max(closed.get(one.node, (0, 0)), order_of(name))
+        stills = []
+        for name, written in self.open.items():
+            node = self._named(prefix_of(name))
+            is_last = order_of(name) > closed.get(node, (0, 0))
+            stills.append(Still(node, name, written, is_last))
+        found = [Lack(NODE, node) for node in self.missing_nodes]
+        found += [Lack(GONE, node) for node in self.missing_and_gone]
+        found += [
+            Lack(EMPTY, self._named(prefix_of(name)), segment=name)
+            for name in self.empty
+            if name not in named and not self.is_past(prefix_of(name), order_of(name))
+        ]
+        found += [Lack(UNREAD, self._named(prefix_of(name)), segment=name) for name in self.unread]
+        found = with_ends([*found, *holes], stills, lasts, now, self.grown)
+        return [*counted(self.dropped, self.damaged, self.unknown), *found]
+
+    def _named(self, prefix: str) -> str:
+        """The id of the node with this ``prefix``, as far as it is known."""
+        every = [*self.nodes, *self.peers]
+        return next((node for node in every if prefix and node.startswith(prefix)), prefix)
 
     @property
     def finding_counts(self) -> dict[str, int]:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from disque_spark.audit import trace as tr
 from disque_spark.audit.clients import Clients, add_clients, busiest, clients_of
-from disque_spark.audit.gaps import NO_TIME, Stretch, event_of, joined, stretch_of
+from disque_spark.audit.gaps import NO_TIME, Stretch, event_of, joined, nodes_in, stretch_of
 from disque_spark.audit.jobs import FACTS, NAMES, fold
 from disque_spark.audit.ticks import ticks_of
 from disque_spark.files import Location
@@ -190,11 +190,12 @@ def read(pieces: Iterable[Piece], nodes: Sequence[str]) -> tuple[pa.Table, Seen,
                 seen = seen.plus(counts)
                 tables.append(rows)
                 notes.peers.update(pc.unique(lines.column("peer")).drop_null().to_pylist())
+                notes.peers.update(nodes_in(block))
                 add_clients(notes.clients, clients_of(lines))
                 ticks = ticks_of(lines)
                 notes.ticks += [ticks] if len(ticks) else []
                 if not damaged:
-                    here = _stretch(lines.column("time").to_numpy(), encoded)
+                    here = _stretch(lines.column("time").to_numpy(), encoded, lines)
             said = joined(said, here._replace(lines=block.count(b"\n")))
         notes.stretches.append((piece.path, piece.start, said))
     if not tables:
@@ -202,12 +203,14 @@ def read(pieces: Iterable[Piece], nodes: Sequence[str]) -> tuple[pa.Table, Seen,
     return fold(pa.concat_tables(tables)), seen, notes
 
 
-def _stretch(times: tr.Numbers, events: pa.DictionaryArray) -> Stretch:
-    """The summary of lines that are all events."""
+def _stretch(times: tr.Numbers, events: pa.DictionaryArray, lines: pa.Table) -> Stretch:
+    """The summary of ``lines`` that are all events, whose times and kinds are these."""
     kinds = events.dictionary.to_pylist()
     codes = pc.fill_null(events.indices, -1).to_numpy()
+    end = len(codes) - 1
     if SEGMENT in kinds:
         counts = codes != kinds.index(SEGMENT)
+        end = int(np.flatnonzero(counts)[-1]) if counts.any() else -1
         times, codes = times[counts], codes[counts]
     if not len(times):
         return Stretch()
@@ -216,8 +219,15 @@ def _stretch(times: tr.Numbers, events: pa.DictionaryArray) -> Stretch:
         (int(times[at - 1]) if at else NO_TIME, int(times[at]))
         for at in np.flatnonzero(codes == dropped).tolist()
     ]
+    started = kinds.index(STARTED) if STARTED in kinds else len(kinds)
+    off = [
+        (int(times[at - 1]), int(times[at]))
+        for at in np.flatnonzero(codes == started).tolist()
+        if at
+    ]
     first, last = kinds[codes[0]] == STARTED, kinds[codes[-1]] == STOPPED
-    return Stretch(int(times[0]), int(times[-1]), first, last, missing)
+    reason = lines.column("reason")[end].as_py() or "" if last else ""
+    return Stretch(int(times[0]), int(times[-1]), first, last, missing, 0, off, reason)
 
 
 _ROWS = pa.schema(

@@ -1,11 +1,11 @@
 """What a run of the audit found, in numbers."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from disque_spark.audit.gaps import Silence
+from disque_spark.audit.lacks import NODE, SEGMENT, Lack
 from disque_spark.audit.rules import HELD, NEVER_DELIVERED, SERIOUS
 from disque_spark.files import Location
 
@@ -23,12 +23,9 @@ class Result:
         damaged: lines of all runs that are not events.
         findings: number of findings of each kind.
         reasons: number of findings of each kind and reason.
-        missing_nodes: ids of nodes that appear in the logs, but have no log here and are not in
-            ``gone``.
-        missing_segments: missing or incomplete segments that others refer to, by name, with the
-            number of missing lines (-1: unknown).
-        gone: ids of nodes without logs that are known to have been removed for good.
-        silences: what existing logs do not cover, by node.
+        lacks: what the logs lack.
+        nodes: number of nodes with logs.
+        first: time of the first event, ms.
         copies: number of files that are copies of segments under other names, and are ignored.
         last: time of the last event, ms.
         held: number of jobs in append-only files; None: no such files were given.
@@ -44,10 +41,9 @@ class Result:
     damaged: int
     findings: Counter[str]
     reasons: Counter[tuple[str, str | None]] = field(default_factory=Counter)
-    missing_nodes: Sequence[str] = ()
-    missing_segments: Mapping[str, int] = field(default_factory=dict)
-    gone: Sequence[str] = ()
-    silences: Mapping[str, Silence] = field(default_factory=dict)
+    lacks: Sequence[Lack] = ()
+    nodes: int = 0
+    first: int = 0
     copies: int = 0
     last: int = 0
     held: int | None = None
@@ -63,12 +59,22 @@ class Result:
         return sum(self.findings[kind] for kind in SERIOUS) - waiting
 
     @property
+    def missing_nodes(self) -> list[str]:
+        """The ids of nodes that should have a log here."""
+        return [lack.node for lack in self.lacks if lack.kind == NODE]
+
+    @property
+    def missing_segments(self) -> dict[str, int]:
+        """Missing or incomplete segments that others refer to, by name, with the number of missing
+        lines (-1: unknown)."""
+        return {lack.segment: lack.count for lack in self.lacks if lack.kind == SEGMENT}
+
+    @property
     def is_partial(self) -> bool:
-        """Whether lines that should be here are missing or unreadable."""
-        missing = self.missing_nodes or self.missing_segments
-        return bool(missing or self.dropped or self.damaged or self.unknown)
+        """Whether the logs have holes about which something should be done."""
+        return any(lack.is_hole for lack in self.lacks)
 
     @property
     def is_whole(self) -> bool:
-        """Whether the logs are complete for the time they cover."""
-        return not (self.is_partial or self.gone or self.silences)
+        """Whether the logs show all that their nodes did."""
+        return not self.lacks

@@ -6,9 +6,11 @@ so do their findings, and the minutes in which nothing new happened. Large amoun
 read in rounds. An interrupted run leaves no trace.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from disque_spark.append_only import find_files
@@ -21,6 +23,7 @@ from disque_spark.audit.held import Tables, Target, are_all, write_held
 from disque_spark.audit.jobs import JOB_SCHEMA
 from disque_spark.audit.jobs_table import JobsTable
 from disque_spark.audit.judging import Judge, is_due
+from disque_spark.audit.lacks import Lack
 from disque_spark.audit.manifest import FINDINGS, HELD_JOBS, JOBS, MINUTES, TICKS, Day
 from disque_spark.audit.partial_jobs import Notes, Seen
 from disque_spark.audit.queue_minutes import TABLE_SCHEMA as MINUTE_SCHEMA
@@ -33,7 +36,14 @@ from disque_spark.audit.ticks_table import TicksTable
 from disque_spark.audit.trace import MAX_NODES
 from disque_spark.audit.unread import AuditError, NoLogError, Segments
 from disque_spark.files import Location, Place, location
-from disque_spark.segments import SegmentError, find_segments, grouped, weight
+from disque_spark.segments import (
+    Others,
+    SegmentError,
+    find_segments,
+    grouped,
+    others_of,
+    weight,
+)
 from disque_spark.terminal import Reading
 
 if TYPE_CHECKING:
@@ -94,7 +104,8 @@ def audit(  # noqa: PLR0913
         if not found and store.current is None:
             which = "segment" if growing else "closed segment"
             raise NoLogError(f"no {which} at {', '.join(paths)}")
-        run = _Run(engine, store, found, rules, progress, find_files(aofs, settings), gone)
+        others = others_of(paths, settings)
+        run = _Run(engine, store, found, rules, progress, find_files(aofs, settings), gone, others)
         if growing:
             run.wait(quiet)
         if store.current is None or run.is_needed(keep_days):
@@ -137,6 +148,7 @@ class _Run:
         progress: Callable[[str], None],
         aofs: Sequence[Location] = (),
         gone: Sequence[str] = (),
+        others: Others = Others({}, []),
     ) -> None:
         self._aofs = aofs
         self._engine = engine
@@ -149,6 +161,8 @@ class _Run:
         self.manifest = deepcopy(store.manifest)
         self.manifest.aofs = len(aofs)
         self.manifest.gone = sorted({*self.manifest.gone, *gone})
+        self.manifest.open, self.manifest.unread = others
+        self.manifest.grown = []
         self.manifest.changed = []
         self.manifest.parts = []
         self.manifest.quiet = 0
@@ -175,7 +189,8 @@ class _Run:
             return True
         if old.settings != self._rules.settings or deepcopy(old).drop_days(keep_days):
             return True
-        return is_due(old, manifest.quiet)
+        said = [(of.unread, sorted(of.open)) for of in (old, manifest)]
+        return said[0] != said[1] or is_due(old, manifest.quiet)
 
     def make(self, keep_days: int | None) -> None:
         """Write the version, and make it the current one."""
@@ -233,15 +248,21 @@ class _Run:
             damaged=manifest.damaged,
             findings=counts,
             reasons=reasons,
-            missing_nodes=manifest.missing_nodes,
-            missing_segments=manifest.missing_segments,
-            gone=manifest.missing_and_gone,
-            silences=manifest.silences,
+            lacks=self._lacks(),
+            nodes=len(manifest.nodes),
+            first=manifest.first,
             copies=self._segments.copies,
             last=manifest.last,
             held=self._held,
             unlogged=self._unlogged,
         )
+
+    def _lacks(self) -> list[Lack]:
+        """What the logs lack, as seen by this run, even if it made no version."""
+        seen = self.manifest
+        now = time.time_ns() // 1_000_000
+        version = replace(self._store.manifest, open=seen.open, grown=seen.grown)
+        return version.lacks(now)
 
     # ---- jobs ---------------------------------------------------------------------------------
 
@@ -259,17 +280,22 @@ class _Run:
         add_clients(notes.clients, manifest.clients)
         manifest.clients = busiest(notes.clients)
         manifest.addresses |= addresses_near(self.new)
+        read = {said[0] for said in self._store.manifest.ends.values()}
+        grown: set[str] = set()
         new = {str(place): (place.start, *one) for place, one in self._segments.new.items()}
         for path, stretches in notes.segments().items():
             start, name, head = new[path]
             if head is None:
                 continue
+            if head.node in read:
+                grown.add(head.node)
             if start:
                 before = manifest.ends.get(name)
                 stretches.insert(0, read_before(head, Ends(*before) if before else None))
             ends = ends_of(head, stretches)
             if ends is not None:
                 manifest.ends[name] = list(ends)
+        manifest.grown = sorted(grown.union(manifest.grown))
         self._events += seen.events
         manifest.events += seen.events
         manifest.dropped += seen.dropped
@@ -287,7 +313,9 @@ class _Run:
     def _learn_nodes(self) -> None:
         """Learn the nodes from the first lines of segments; each is written by one node."""
         for path in sorted(self.new):
-            head = self._segments.new[path].head
+            name, head = self._segments.new[path]
+            if head is None and name in self._segments.sizes:
+                self.manifest.empty = sorted({*self.manifest.empty, name})
             if head is not None and head.node not in self.manifest.nodes:
                 self.manifest.nodes.append(head.node)
         if len(self.manifest.nodes) > MAX_NODES:

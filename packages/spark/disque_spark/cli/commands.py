@@ -29,7 +29,7 @@ from disque_spark.cli.checks import (
     table_settings,
 )
 from disque_spark.cli.engines import local_engine
-from disque_spark.cli.lacking import lacking
+from disque_spark.cli.lacking import judged, lacking
 from disque_spark.cli.watching import check_watch, watch
 from disque_spark.client import RefusedError
 from disque_spark.failures import one_line
@@ -197,6 +197,8 @@ def _audit(run: Run) -> int:
     took = time.monotonic() - started
     print(f"{result.events} new events in {result.segments} segments, {took:.1f} s")
     print(f"{result.jobs} jobs in {result.path}")
+    if result.last:
+        print(judged(result))
     for text in lacking(result):
         print(text)
     if result.copies:

@@ -4,20 +4,22 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from disque_spark.report.markup import (
-    Numbers,
-    node_name,
-    queue_name,
-    table,
-    time,
-)
+from disque_spark.audit import rules
+from disque_spark.report.markup import Numbers, node_name, queue_name, table, time
+from disque_spark.report.whole import UNSURE
 from disque_trio import humanize
 
-_TOLD = 3  # findings of each kind whose jobs' histories are in the page as text
+# The kinds of findings in the order of the harm they do: RETRY 0 promises at most one delivery.
+_ONCE_TWICE = "once-delivered-twice"
+SERIOUS: Sequence[str] = (_ONCE_TWICE, *(kind for kind in rules.SERIOUS if kind != _ONCE_TWICE))
+ORDER = (*SERIOUS, *(kind for kind in rules.KINDS if kind not in SERIOUS))
+_TOLD = 3  # findings of each kind to be seen at once, with their jobs' histories as text
 _LONGEST_DETAIL = 500  # characters
 _LONGEST_ID = 64  # characters of a job's id; Disque's have 40
 _MOST_STEPS = 15_000  # steps of all histories in the page
 _MEANING = {
+    _ONCE_TWICE: "It was to be delivered at most once (RETRY 0), but was delivered again.",
+    "waiting": "It is in a queue, and has been there for long.",
     "never-delivered": "The producer was told that the job was added, but nobody ever got it.",
     "not-requeued": "A worker got it but did not acknowledge it, and no node queued it again after"
     " its RETRY time.",
@@ -39,37 +41,47 @@ _MEANING = {
 
 
 def findings(numbers: Numbers) -> str:
-    """The number of findings of each kind, and the first of them."""
-    counts = numbers["findings"]
+    """The number of findings of each kind, and the first of them: those that do the most harm
+    first, the others together behind a click."""
+    kinds = [kind for kind in ORDER if numbers["findings"].get(kind)]
     text = "<h2 id=findings>Findings</h2>"
-    if not any(counts.values()):
+    if not kinds:
         return text + "<p>None.</p>"
-    about = numbers.get("finding_jobs", {})
     rows = [
         [
-            escape(kind),
-            humanize.count(count),
-            humanize.count(about.get(kind, 0)) if kind in about else "",
+            f"<a href='#kind-{kind}'>{kind}</a>",
+            humanize.count(numbers["findings"][kind]),
             escape(_reasons(numbers, kind)),
-            escape(_MEANING[kind]),
+            escape(_MEANING.get(kind, "")),
         ]
-        for kind, count in counts.items()
-        if count
+        for kind in kinds
     ]
-    text += table(["kind", "#findings", "#jobs", "reasons", "what it means"], rows, hits=False)
-    text += (
-        "<p class=hint>A job may have several findings: one of each kind, and one"
-        " <i>delivered-twice</i> for each reason.</p>"
-    )
-    for kind, count in counts.items():
-        shown = [found for found in numbers["findings_shown"] if found["kind"] == kind]
-        if not shown:
-            continue
-        more = f" and {humanize.count(count - len(shown))} more" if count > len(shown) else ""
-        some = f"the first {len(shown)}{more}" if more else humanize.count(count)
-        opened = " open" if count <= 5 else ""
-        text += f"<details class=kind{opened}><summary>{escape(kind)}: {some}</summary>"
-        text += _shown(numbers, shown) + "</details>"
+    text += table(["kind", "#findings", "=reasons", "=what it means"], rows, hits=False)
+    text += "<p class=hint>A job may have several findings.</p>"
+    text += "".join(_section(numbers, kind) for kind in kinds if kind in SERIOUS)
+    others = [kind for kind in kinds if kind not in SERIOUS]
+    if others:
+        names = ", ".join(f"{kind} {humanize.count(numbers['findings'][kind])}" for kind in others)
+        sections = "".join(_section(numbers, kind) for kind in others)
+        text += f"<details class=more><summary>Others: {names}</summary>{sections}</details>"
+    return text
+
+
+def _section(numbers: Numbers, kind: str) -> str:
+    """The first findings of a kind: some to be seen at once, the others behind a click."""
+    count = numbers["findings"][kind]
+    shown = [found for found in numbers["findings_shown"] if found["kind"] == kind]
+    reasons = _reasons(numbers, kind)
+    title = humanize.count(count) + (f": {escape(reasons)}" if reasons else "")
+    text = f"<h3 id=kind-{kind}><code>{kind}</code> <span>{title}</span></h3>"
+    # Certain ones first, since of the others the logs do not say enough.
+    shown.sort(key=lambda found: found["reason"] in UNSURE)
+    first, rest = shown[:_TOLD], shown[_TOLD:]
+    text += _shown(numbers, first, told=True)
+    if rest:
+        of = f" of {humanize.count(count - len(first))}" if count > len(shown) else ""
+        text += f"<details class=more><summary>{len(rest)}{of} more</summary>"
+        text += _shown(numbers, rest, told=False) + "</details>"
     return text
 
 
@@ -129,25 +141,29 @@ def _nodes(numbers: Numbers, nodes: Sequence[str]) -> str:
 
 
 def _reasons(numbers: Numbers, kind: str) -> str:
-    """The reasons of a kind, such as ``3 retry, 1 nack``."""
-    counts = sorted(numbers["reasons"][kind].items())
-    return ", ".join(f"{humanize.count(count)} {reason}" for reason, count in counts if reason)
+    """The reasons of a kind, such as ``50 certain, 25 log-gap``, or ``3 retry, 1 nack``."""
+    counts = sorted(numbers["reasons"].get(kind, {}).items())
+    named = [f"{humanize.count(count)} {reason}" for reason, count in counts if reason]
+    for reason, count in counts:
+        if not reason and (kind in SERIOUS or named):
+            named.insert(0, f"{humanize.count(count)} {'certain' if kind in SERIOUS else 'other'}")
+    return ", ".join(named)
 
 
-def _shown(numbers: Numbers, shown: Sequence[Mapping[str, Any]]) -> str:
+def _shown(numbers: Numbers, shown: Sequence[Mapping[str, Any]], *, told: bool) -> str:
     rows = [
         [
+            job(numbers, found["job"], told),
             time(found["time"]),
             queue_name(numbers, found["queue"]) if found["queue"] else "",
-            job(numbers, found["job"], place < _TOLD),
-            escape(found["reason"] or ""),
+            escape(found["reason"] or ("certain" if found["kind"] in SERIOUS else "")),
             escape(humanize.shortened(found["detail"], _LONGEST_DETAIL)),
             _nodes(numbers, found["nodes"]),
             _nodes(numbers, found.get("would_decide") or ()),
         ]
-        for place, found in enumerate(shown)
+        for found in shown
     ]
-    heads = ["time", "queue", "job", "reason", "detail", "nodes", "whose log would decide"]
+    heads = ["=job", "time", "queue", "reason", "=detail", "=nodes", "=whose log would decide"]
     filled = [place for place in range(len(heads)) if any(row[place] for row in rows)]
     return table(
         [heads[place] for place in filled], [[row[place] for place in filled] for row in rows]

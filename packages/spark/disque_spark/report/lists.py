@@ -145,7 +145,7 @@ def schedules(numbers: Numbers) -> str:
     if not rows:
         return ""
     return (
-        "<h2>Schedules</h2><p class=hint>Jobs added by schedules (CRON). They are judged like all"
+        "<h3>Schedules</h3><p class=hint>Jobs added by schedules (CRON). They are judged like all"
         " jobs. A tick that added no job leaves no line in the log, so compare the number of jobs"
         " with the one you expect.</p>"
         + table(["schedule", "#jobs added", "first", "last", "#on average every"], rows)

@@ -11,7 +11,6 @@ LONGEST = 60  # the most characters of a name in a table
 _LONGEST_HINT = 500  # the most characters in a tooltip; a name may have 64 KB
 SHORT = 8  # characters of a node's id to show
 MINUTE = 60_000
-_WIDE = 5  # columns from which on a table scrolls on a small screen
 HOUR = 3_600_000
 NONE = "<p class=none>None.</p>"
 
@@ -44,9 +43,13 @@ def node_code(numbers: Numbers, node: str) -> str:
     return f"<code title='{escape(node)}'>{escape(node_name(numbers, node))}</code>"
 
 
-def time(ms: int | None) -> str:
-    """A time; the page can show it as local time."""
-    return "" if ms is None else f"<time data-t={ms:d}>{humanize.moment(ms / 1000)}</time>"
+def time(ms: int | None, pattern: str = "") -> str:
+    """A time; the page's script shows it in the reader's zone."""
+    if ms is None:
+        return ""
+    shown = humanize.moment(ms / 1000, pattern) if pattern else humanize.moment(ms / 1000)
+    kept = f" data-f='{pattern}'" if pattern else ""
+    return f"<time data-t={ms:d}{kept}>{shown}</time>"
 
 
 def pair(row: Mapping[str, Any], name: str) -> str:
@@ -64,40 +67,33 @@ def percentage(part: int | None, whole: int) -> str:
     return f"{100 * (part or 0) / whole:.2f}%" if whole else "-"
 
 
-def period(first: int, last: int) -> str:
-    """A period, as short as is clear."""
-    time = "%H:%M" if last - first >= 600_000 else "%H:%M:%S"
-    begin, end = first / 1000, last / 1000
-    same = humanize.moment(begin, "%F") == humanize.moment(end, "%F")
-    start = humanize.moment(begin, "%F " + time)
-    return f"{start} to {humanize.moment(end, time if same else '%F ' + time)}"
-
-
 def step_name(ms: int) -> str:
     """The name of a time step: second, 5 s, minute."""
     return {1000: "second", MINUTE: "minute", HOUR: "hour"}.get(ms, humanize.duration(ms / 1000))
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, hits: bool = True) -> str:
-    """A table. Columns whose names begin with # have numbers. Cells are HTML.
+    """A table; on a small screen, each row is a card that has the heads, too.
 
     Args:
+        heads: names of the columns. Those that begin with # have numbers; those that begin with =
+            have long texts, which need a line for themselves on a card.
+        rows: cells as HTML.
         hits: whether the page's filter searches the table.
     """
-    classes = [" class=n" if head.startswith("#") else "" for head in heads]
-    text = "".join(
-        f"<th scope=col{style}>{escape(head.removeprefix('#'))}</th>"
-        for style, head in zip(classes, heads, strict=True)
-    )
+    styles = {"#": " class=n", "=": " class=w"}
+    columns = [(escape(head.lstrip("#=")), styles.get(head[:1], "")) for head in heads]
+    text = "".join(f"<th scope=col{style}>{head}</th>" for head, style in columns)
     body = "".join(
         "<tr>"
-        + "".join(f"<td{style}>{cell}</td>" for style, cell in zip(classes, row, strict=True))
+        + "".join(
+            f"<td{style} data-h='{head}'>{cell}</td>"
+            for (head, style), cell in zip(columns, row, strict=True)
+        )
         + "</tr>"
         for row in rows
     )
-    kinds = ["rows"] * hits + ["wide"] * (len(heads) >= _WIDE)
-    kind = f" class='{' '.join(kinds)}'" if kinds else ""
     return (
-        f"<div class=scroll><table{kind}><thead><tr>{text}</tr></thead>"
+        f"<div class=scroll><table{' class=rows' * hits}><thead><tr>{text}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>"
     )

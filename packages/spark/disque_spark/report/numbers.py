@@ -99,7 +99,10 @@ class _Report:
         self._progress("reading the minutes")
         for rows in self._tables.rows(MINUTES, sr.Minutes.columns):
             self._minutes.add(rows)
-        peaks = self._minutes.peaks() if self._step > sr.FINE else []
+        peaks = [
+            (max(start, manifest.first), min(end, manifest.last))
+            for start, end in (self._minutes.peaks() if self._step > sr.FINE else ())
+        ]
         fine = sr.Events(sr.FINE, peaks)
         short = sr.Events(self._step) if self._step < MINUTE else None
         done = 0

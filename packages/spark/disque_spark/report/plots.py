@@ -1,126 +1,177 @@
-"""Draws plots as SVG."""
+"""The plots over time: what they show, and the data from which the page's script draws them.
 
-import math
-from collections.abc import Sequence
-from html import escape
-from typing import NamedTuple
+Why no library? One as small as uPlot is four times as long as what draws these, and draws on a
+canvas: it has no text for screen readers, no keys, and no lines that differ in more than colour.
+"""
 
-from disque_trio import humanize, svg
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-COLOURS = 6  # classes c0 to c5 of the style sheet, which also differ in their dashes
-FEW = 60  # a line with no more points than this has dots
-_APART = 1.5  # distance between lines at 0
-WIDTH = 760
-HEIGHT = 230
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 12, 34
-_TICK_SECONDS = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10800, 21600, 43200, 86400)
-_LABELS = 8  # the most labels below a plot
-_LONG_LABELS = 6  # the most labels that have a day
-_DAY = 86400  # s
-_MS = 1000
-_ROUND_MS = (1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 36_000_000, 864_000_000)
-_POWERS = [10.0**power for power in range(16)]
+from disque_spark.audit.manifest import DAY
+from disque_spark.report.markup import NONE, Numbers, step_name
+from disque_spark.report.series import RATES
+from disque_trio import humanize
+
+_EMPTY = "<svg></svg><p class=legend></p><p class=readout aria-live=polite></p></figure>"
+_PERCENTILES = ("p50", "p95", "p99")
 
 
-class Line(NamedTuple):
-    """A line of a plot; a point is a time (ms) and a value, or None where there is a gap."""
+class Plot(NamedTuple):
+    """A plot over time.
 
-    name: str
-    points: Sequence[tuple[int, float | None]]
-
-
-def line_plot(
-    lines: Sequence[Line],
-    title: str,
-    *,
-    log: bool = False,
-    times: bool = False,
-    span: tuple[int, int] | None = None,
-    id: str = "",
-) -> str:
-    """A plot of values over time.
-
-    Args:
-        log: whether the axis is logarithmic.
-        times: whether the values are ms.
-        span: the period to show, ms; extended to include all points.
-        id: id of the plot in the page.
+    Attributes:
+        kind: what the values are: ``rates`` (counts in steps), ``times`` (ms), or ``depth``.
+        columns, names: the columns of the lines, in the steps of a queue, and their names.
+        source: the numbers of all queues together.
     """
-    points = [(at, value) for line in lines for at, value in line.points if value is not None]
-    if not points:
-        return "<p class=none>Nothing to show.</p>"
-    places: list[int] = [*(at for at, _ in points), *(span or ())]
-    first, last = min(places), max(places)
-    if first == last:
-        first, last = first - 30 * _MS, last + 30 * _MS
-    values = [value for _, value in points]
-    most = max(values)
-    if log:
-        ticks = svg.log_ticks(min(values), most, _ROUND_MS if times else _POWERS)
-    else:
-        ticks = svg.ticks(most, float(most == int(most)))  # integers need no fractions
-    box = (_LEFT, _TOP, WIDTH - _RIGHT, HEIGHT - _BOTTOM)
-    panel = svg.Panel(box, (first, last), (ticks[0], ticks[-1]), "y" if log else "")
-    shown = (lambda tick: humanize.duration(tick / _MS)) if times else humanize.short
-    parts = panel.axis([(tick, shown(tick)) for tick in ticks])
-    for at, format in _moments(first, last):
-        words = humanize.moment(at / _MS, format)
-        parts.append(panel.label(at, words, 22, WIDTH, data_t=at, data_f=format))
-    for place, line in enumerate(lines[:COLOURS]):
-        parts += _drawn(line, panel, place)
-    picture = svg.picture(WIDTH, HEIGHT, title, parts) + legend([line.name for line in lines])
-    readout = "<p class=readout aria-live=polite></p>"
-    return f"<figure id='plot-{escape(id)}'>{picture}{readout}</figure>" if id else picture
+
+    id: str
+    kind: str
+    title: str
+    hint: str
+    columns: Sequence[str]
+    names: Sequence[str]
+    source: str
+
+    def markup(self) -> str:
+        """Its place in the page."""
+        title = self.title[0].upper() + self.title[1:]
+        return f"<h3>{title}</h3><p class=hint>{self.hint}</p><figure id=plot-{self.id}>{_EMPTY}"
+
+    def data(self) -> dict[str, Any]:
+        """What the script needs to know."""
+        kind = {"log": self.kind == "times", "unit": "/s" if self.kind == "rates" else ""}
+        known = self._asdict() | kind
+        del known["hint"]
+        return known
 
 
-def _drawn(line: Line, panel: svg.Panel, place: int) -> list[str]:
-    points = [
-        None if value is None else (panel.x(at), panel.y(value) - (0 if value else _APART * place))
-        for at, value in line.points
+def plots(numbers: Numbers) -> list[Plot]:
+    """The plots over time. There is none of trouble that never was."""
+    if not numbers["rates"]:
+        return []
+    step = "the same " + step_name(numbers["step"])
+    trouble = any(any(row[1 + RATES.index("retries") :]) for row in numbers["rates"])
+    shown, every = len(numbers["depth"]), numbers["queues_in_all"]
+    some = f"; the {shown} deepest of {humanize.count(every)} queues" if shown < every else ""
+    found = [
+        Plot(
+            "rates",
+            "rates",
+            "throughput",
+            "Jobs a second.",
+            ("added", "delivered", "acked"),
+            ("added", "delivered", "acknowledged"),
+            "rates",
+        ),
+        Plot(
+            "trouble",
+            "rates",
+            "retries, NACKs and expired jobs",
+            "A second: jobs that were queued again because nobody acknowledged them in time, or"
+            " because workers handed them back; and jobs that expired.",
+            ("retries", "nacked", "expired"),
+            ("retries", "NACKs", "expired"),
+            "rates",
+        ),
+        Plot(
+            "wait",
+            "times",
+            "wait",
+            f"From being queued to being delivered, for jobs first delivered in {step}. Half of"
+            " them waited less than p50, one in a hundred longer than p99. The axis is"
+            " logarithmic.",
+            [f"wait_{name}" for name in _PERCENTILES],
+            _PERCENTILES,
+            "wait",
+        ),
+        Plot(
+            "processing",
+            "times",
+            "processing",
+            f"From delivery to acknowledgement, for jobs acknowledged in {step}.",
+            [f"processing_{name}" for name in _PERCENTILES],
+            _PERCENTILES,
+            "processing",
+        ),
+        Plot(
+            "depth",
+            "depth",
+            "depth",
+            f"The most jobs in {step}, in the queues of all nodes together{some}.",
+            ("depth",),
+            ("depth",),
+            "depth",
+        ),
     ]
-    parts = [svg.tag("path", d=svg.line(points), class_=f"line c{place}")]
-    few = len(points) <= FEW
-    for before, point, after in zip([None, *points], points, [*points[1:], None], strict=False):
-        # A point alone between gaps would be invisible without a dot.
-        if point is not None and (few or (before is None and after is None)):
-            parts.append(svg.tag("circle", cx=point[0], cy=point[1], r=2.2, class_=f"f{place}"))
-    return parts
+    return [plot for plot in found if plot.id != "trouble" or trouble]
 
 
-def bar_plot(bars: Sequence[tuple[str, int]], title: str) -> str:
-    """A bar for each name, with its value, on a logarithmic scale, as small values matter most."""
-    if not bars:
-        return "<p class=none>Nothing to show.</p>"
-    row, left, room = 26, 130, WIDTH - 240
-    most = max(max(value for _, value in bars), 2)
-    parts = []
-    for place, (name, value) in enumerate(bars):
-        length = max(math.log(value + 1) / math.log(most + 1) * room, 1)
-        words = humanize.count(value)
-        parts += svg.bar(left, 7 + place * row, length, row - 8, name, words, class_="f0")
-    return f"<figure>{svg.picture(WIDTH, row * len(bars) + 8, title, parts)}</figure>"
+def over_time(numbers: Numbers, drawn: Sequence[Plot]) -> str:
+    """The part of the page with the plots."""
+    if not drawn:
+        return NONE
+    kept = len(numbers["series"]["queues"])
+    every = numbers["queues_in_all"]
+    some = f" {kept} of {humanize.count(every)} queues have them." if kept < every else ""
+    fine = numbers["peaks"]["windows"]
+    seconds = (
+        f" Around the busiest moments ({len(fine)}), rates are second by second." if fine else ""
+    )
+    buttons = {
+        "in": "zoom in",
+        "out": "zoom out",
+        "earlier": "earlier",
+        "later": "later",
+        "busiest": "busiest moment",
+        "whole": "whole period",
+    }
+    zooms = "".join(
+        f"<button type=button data-zoom={act}>{text}</button>" for act, text in buttons.items()
+    )
+    return (
+        "<noscript><p class=warn>The plots need JavaScript. Everything else is here without it."
+        "</p></noscript><p class=hint>Drag across a plot to zoom, or use the buttons, or the keys"
+        " +, -, 0, &lt; and &gt;. Point at a plot, or use the arrow keys, to see values. To see the"
+        f" plots of a single queue, choose it above, or in a table.{some}{seconds}</p>"
+        f"<div class=zooms role=group aria-label='the period that the plots show'>{zooms}"
+        f"<span id=period aria-live=polite></span></div>{''.join(plot.markup() for plot in drawn)}"
+        "<h3>Who was busy when</h3><p class=hint>Deliveries of the busiest queues: the stronger the"
+        f" colour, the more.</p><figure id=plot-busy>{_EMPTY}"
+    )
 
 
-def legend(names: Sequence[str]) -> str:
-    """The legend of colours and dashes."""
-    items = []
-    for place, name in enumerate(names[:COLOURS]):
-        key = svg.tag("path", d="M0 4H26", class_=f"line c{place}")
-        items.append(f"<span>{svg.tag('svg', key, viewBox='0 0 26 8', aria_hidden='true')}")
-        items[-1] += f"{escape(humanize.shortened(name, 40))}</span>"
-    return f"<p class=legend>{''.join(items)}</p>"
+def data(numbers: Numbers, drawn: Sequence[Plot]) -> dict[str, Any]:
+    """The data of the plots. Times are numbers of steps since ``origin`` (ms)."""
+    step, origin = numbers["step"], numbers["first"] // DAY * DAY - DAY
+
+    def placed(rows: Sequence[Sequence[Any]], step: int = step) -> list[list[Any]]:
+        return [[(at - origin) // step, *values] for at, *values in rows]
+
+    peaks: Mapping[str, Any] = numbers["peaks"]
+    series: Mapping[str, Any] = numbers["series"]
+    queues = series["queues"].items()
+    return {
+        "origin": origin,
+        "first": numbers["first"],
+        "last": numbers["last"],
+        "step": step,
+        "plots": [plot.data() for plot in drawn],
+        **{name: placed(numbers[name]) for name in ("rates", "wait", "processing")},
+        "depth": [[queue, placed(rows)] for queue, rows in numbers["depth"].items()],
+        "peaks": {**peaks, "rates": placed(peaks["rates"], peaks["step"])},
+        "series": {
+            **series,
+            "queues": [[queue, placed(rows, series["step"])] for queue, rows in queues],
+        },
+    }
 
 
-def _moments(first: int, last: int) -> list[tuple[int, str]]:
-    """The times to write below a plot, and their formats."""
-    span = (last - first) / _MS
-    most = _LABELS if span < _DAY else _LONG_LABELS
-    step = next((step for step in _TICK_SECONDS if span / step <= most), None)
-    if step is None:
-        step = math.ceil(span / most / _DAY) * _DAY
-    format = "%H:%M:%S" if step < 60 else "%H:%M" if span < _DAY else "%m-%d %H:%M"
-    if step >= _DAY:
-        format = "%m-%d"
-    step *= _MS
-    start = -(-first // step) * step
-    return [(at, format) for at in range(start, last + 1, step)]
+def deliveries(numbers: Numbers) -> str:
+    """How many jobs were delivered how often, in a sentence."""
+    words = {"0": "never delivered", "1": "once", "2": "twice"}
+    parts = [
+        f"{words.get(times, times + ' times')}: {humanize.count(jobs)}"
+        for times, jobs in numbers["deliveries"]
+    ]
+    return f"<p class=hint>Jobs by number of deliveries: {', '.join(parts)}.</p>" if parts else ""

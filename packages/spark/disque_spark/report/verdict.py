@@ -1,7 +1,8 @@
 """The summary of the report: what was lost, and what could be judged at all."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
+from typing import Any
 
 from disque_spark.audit.gaps import NO_TIME
 from disque_spark.audit.rules import (
@@ -9,9 +10,6 @@ from disque_spark.audit.rules import (
     EXPIRED,
     EXPIRED_UNACKED,
     HELD,
-    LOG_END,
-    LOG_GAP,
-    LOG_MISSING,
     NEVER_ACKED,
     NEVER_DELIVERED,
     NOT_REQUEUED,
@@ -19,20 +17,23 @@ from disque_spark.audit.rules import (
     UNSEEN_ACK,
     WITH_WORKER,
 )
-from disque_spark.report.markup import Numbers, node_code, pair, time
-from disque_trio.humanize import count, counted, jobs
+from disque_spark.report.found import SERIOUS
+from disque_spark.report.markup import Numbers, name, node_code, pair, time
+from disque_spark.report.whole import UNSURE, bar, headline
+from disque_trio.humanize import count, counted, duration, jobs
 
+# What is said of jobs with findings, if the logs leave no doubt.
 _VERDICTS = {
+    SERIOUS[0]: "to be delivered at most once (RETRY 0), but delivered again",
     NEVER_DELIVERED: "confirmed but never delivered",
     NOT_REQUEUED: "delivered, not acknowledged, and not queued again",
     NEVER_ACKED: "delivered but never acknowledged",
     WITH_WORKER: "delivered only once, as requested, and never acknowledged",
-    EXPIRED: "never delivered before they expired",
-    EXPIRED_UNACKED: "delivered but not acknowledged before they expired",
-    UNSEEN_ACK: "acknowledged, but no log has their delivery",
+    EXPIRED: "never delivered before {they} expired",
+    EXPIRED_UNACKED: "delivered but not acknowledged before {they} expired",
+    UNSEEN_ACK: "acknowledged, but no log has {their} delivery",
     AFTER_ACK: "delivered after an acknowledgement",
 }
-_UNSURE = (LOG_GAP, LOG_END, LOG_MISSING)
 # Numbers of things missing in the logs. With any of them, there may have been other jobs, or other
 # outcomes.
 _LACKS = (
@@ -42,63 +43,74 @@ _LACKS = (
 
 
 def summary(numbers: Numbers) -> str:
-    """The top of the page."""
-    return "".join(_missing(numbers)) + _verdicts(numbers) + _judged(numbers) + _tiles(numbers)
+    """The top of the page: the whole, then what was lost, then what the logs lack."""
+    whole = numbers["whole"]
+    logs = f"{counted(len(numbers['nodes']), 'node')} in {counted(numbers['segments'], 'segment')}"
+    return (
+        f"<p class=sub>{counted(numbers['events'], 'event')} of {logs}. All times are"
+        " <span class=zone>UTC</span>.</p>"
+        f"<p class=headline>{headline(whole)}</p>{bar(whole)}"
+        + _verdicts(numbers)
+        + "".join(_unfinished(whole))
+        + "".join(_missing(numbers))
+        + _judged(numbers)
+        + _tiles(numbers)
+    )
 
 
 def _missing(numbers: Numbers) -> Iterator[str]:
     """What is missing in the logs."""
-    sub = (
-        f"{counted(numbers['events'], 'event')} of {counted(len(numbers['nodes']), 'node')} in"
-        f" {counted(numbers['segments'], 'segment')}"
-    )
-    yield f"<p class=sub>{sub}. All times are <span class=zone>UTC</span>.</p>"
     if numbers["dropped"]:
         yield (
-            f"<p class=warn>{count(numbers['dropped'])} events are missing: the logs say that they"
-            " were dropped. Findings may be due to that.</p>"
+            f"<p class=warn>{_are(numbers['dropped'], 'event')} missing: the logs say that nodes"
+            " dropped events. Findings may be due to that.</p>"
         )
     if numbers["unknown"]:
         yield (
-            f"<p class=warn>{count(numbers['unknown'])} events are of kinds that this version does"
+            f"<p class=warn>{_are(numbers['unknown'], 'event')} of a kind that this version does"
             " not know: audit the logs again with a newer version.</p>"
         )
     if numbers["damaged"]:
         yield (
-            f"<p class=warn>{count(numbers['damaged'])} lines of the logs cannot be read. Findings"
-            " may be due to that.</p>"
+            f"<p class=warn>{counted(numbers['damaged'], 'line')} of the logs cannot be read."
+            " Findings may be due to that.</p>"
         )
     for node in numbers["missing_nodes"]:
         yield (
             f"<p class=warn>Node <code>{escape(node)}</code> appears in the logs, but its own log"
             " is missing: what happened there is unknown.</p>"
         )
-    for name, lines in numbers["missing_segments"].items():
-        some = f"{count(lines)} lines of segment" if lines >= 0 else "Segment"
-        are = "are" if lines >= 0 else "is"
+    for segment, lines in numbers["missing_segments"].items():
+        some = f"{counted(lines, 'line')} of segment" if lines >= 0 else "Segment"
+        are = "are" if lines >= 0 and lines != 1 else "is"
         yield (
-            f"<p class=warn>{some} <code>{escape(name)}</code> {are} missing: what happened during"
-            " that time is unknown.</p>"
+            f"<p class=warn>{some} <code>{escape(segment)}</code> {are} missing: what happened"
+            " during that time is unknown.</p>"
         )
 
 
+def _are(number: int, noun: str) -> str:
+    """A number of things with its verb: 1 event is, 2 events are."""
+    return f"{counted(number, noun)} {'is' if number == 1 else 'are'}"
+
+
 def _verdicts(numbers: Numbers) -> str:
-    """Whether something was lost, in plain words."""
+    """Whether something was lost, in plain words; what does the most harm comes first."""
     bad: list[str] = []
-    unclear = held = sure = 0
-    for kind, what in _VERDICTS.items():
-        reasons = numbers["reasons"][kind]
+    unsure = 0
+    for kind in (kind for kind in SERIOUS if kind in _VERDICTS):
+        reasons = numbers["reasons"].get(kind, {})
+        doubtful = sum(reasons.get(why, 0) for why in UNSURE)
         # That a file has a job does not mean that the job was queued again after a delivery.
         waiting = reasons.get(HELD, 0) if kind == NEVER_DELIVERED else 0
-        unsure = sum(reasons.get(why, 0) for why in _UNSURE)
-        lost = sum(reasons.values()) - waiting - unsure
-        held += waiting
-        unclear += unsure
-        sure += lost
-        if lost:
-            were = "was" if lost == 1 else "were"
-            bad.append(f"{jobs(lost)} {were} {what}.")
-    missed = sum(numbers["reasons"][SCHEDULE_MISSED].values())
+        unsure += doubtful
+        if lost := sum(reasons.values()) - doubtful - waiting:
+            one = lost == 1
+            words = {"they": "it" if one else "they", "their": "its" if one else "their"}
+            bad.append(
+                f"{jobs(lost)} {'was' if one else 'were'} {_VERDICTS[kind].format(**words)}."
+            )
+    missed = sum(numbers["reasons"].get(SCHEDULE_MISSED, {}).values())
     if missed:
         times = "once" if missed == 1 else f"{count(missed)} times"
         bad.append(f"A schedule was to add a job but did not, {times}.")
@@ -106,33 +118,53 @@ def _verdicts(numbers: Numbers) -> str:
     if bad:
         items = "".join(f"<li>{line}</li>" for line in bad)
         text = f"<div class='verdict bad'><ul>{items}</ul></div>"
-    if unclear:
+    if unsure:
+        perhaps = numbers["whole"]["unclear"]
+        what = [f"{_are(perhaps, 'job')} perhaps lost"] if perhaps else []
+        if unsure > perhaps:
+            what.append(f"{counted(unsure - perhaps, 'finding')} may be wrong")
         text += (
-            f"<p class=warn><b>For {jobs(unclear)}, the logs do not say whether they were delivered"
-            " and done:</b> lines of a node that had them are missing, or not there"
+            f"<p class=warn><b>{', and '.join(what)}:</b> the logs do not say what became of these"
+            " jobs. Lines of a node that may have had them are missing, or not there"
             f" yet.{_who_decides(numbers)}</p>"
         )
-    if held:
-        wait = (
-            "waits for its first delivery: a node has it in its"
-            if held == 1
-            else "wait for their first delivery: nodes have them in their"
-        )
-        text += f"<p class=warn>{jobs(held)} {wait} files.</p>"
-    if not numbers["jobs"]["jobs"]:
-        return text + "<p class=warn>The logs have no jobs.</p>"
-    if sure or missed or unclear or held:
+    if not numbers["jobs"]["jobs"] or bad or unsure:
         return text
-    if any(numbers[name] for name in _LACKS):
+    if any(numbers[what] for what in _LACKS):
         return (
             "<p class=warn><b>No loss is known, but the logs are incomplete:</b> all jobs in them"
-            " were delivered and acknowledged, ended before that, or are still young. What is"
+            " were delivered and acknowledged, ended before that, wait, or are still young. What is"
             f" missing is listed below.</p>{text}"
         )
     return (
         "<p class=verdict><b>No job was lost:</b> all confirmed jobs were delivered and"
-        f" acknowledged, ended before that, or are still young.</p>{text}"
+        f" acknowledged, ended before that, wait, or are still young.</p>{text}"
     )
+
+
+def _unfinished(whole: Mapping[str, Any]) -> Iterator[str]:
+    """Sentences about dead letters, and about jobs that wait."""
+    failed, letters, waiting = (whole.get(name, 0) for name in ("failed", "letters", "waiting"))
+    parts = [f"<b>{jobs(failed)} failed for good</b>"] if failed else []
+    if letters:
+        wait = "waits" if letters == 1 else "wait"
+        parts.append(f"{counted(letters, 'dead letter')} {wait}{_oldest(whole, 'letters')}")
+    if parts:
+        yield f"<p class=note>{'; '.join(parts)}.</p>"
+    if waiting:
+        wait = "waits" if waiting == 1 else "wait"
+        oldest = _oldest(whole, "waiting")
+        yield f"<p class=note><b>{jobs(waiting)} {wait} in a queue</b>{oldest}.</p>"
+
+
+def _oldest(whole: Mapping[str, Any], group: str) -> str:
+    """Since when the oldest job of a group waits, and where."""
+    oldest = whole["oldest"].get(group)
+    if oldest is None:
+        return ""
+    who = "" if whole[group] == 1 else " the oldest"
+    age, since = duration(oldest["age"] / 1000), time(oldest["since"])
+    return f",{who} for {age} in {name(oldest['queue'])} (since {since})"
 
 
 def _who_decides(numbers: Numbers) -> str:
@@ -193,7 +225,7 @@ def _silent(numbers: Numbers) -> Iterator[str]:
     if numbers["dropped"] or numbers["missing_segments"] or numbers["damaged"]:
         yield "what happened where lines are missing: jobs that were added there are unknown;"
     if numbers["unknown"]:
-        yield f"{count(numbers['unknown'])} events of kinds that this version does not know;"
+        yield f"{counted(numbers['unknown'], 'event')} of kinds that this version does not know;"
     for node, one in sorted(numbers["silences"].items()):
         when = []
         if one["since"] != NO_TIME:
@@ -210,19 +242,16 @@ def _silent(numbers: Numbers) -> Iterator[str]:
 
 def _tiles(numbers: Numbers) -> str:
     totals = numbers["jobs"]
-    tiles = [("jobs", count(totals["jobs"]))]
-    if totals["jobs"]:
-        tiles += [
-            ("delivered", count(totals["delivered"])),
-            ("acknowledged", count(totals["acked"])),
-            ("not ended", count(totals["open"])),
-            ("delivered again", count(totals["delivered_again"])),
-            ("expired", count(totals["expired"])),
-            *[(how, count(totals[how])) for how in ("dead", "cancelled") if totals.get(how)],
-            ("wait p50 / p99", pair(totals, "wait")),
-            ("processing p50 / p99", pair(totals, "processing")),
-        ]
-        found = numbers.get("finding_jobs", {}).get("", 0)
-        tiles.append(("jobs with findings", count(found)))
-    cells = [f"<div class=tile><b>{value}</b><span>{name}</span></div>" for name, value in tiles]
+    if not totals["jobs"]:
+        return ""
+    tiles = {
+        "jobs delivered": count(totals["delivered"]),
+        "delivered again": count(totals["delivered_again"]),
+        "jobs with findings": count(numbers["finding_jobs"].get("", 0)),
+        "wait p50 / p99": pair(totals, "wait"),
+        "processing p50 / p99": pair(totals, "processing"),
+    }
+    cells = [
+        f"<div class=tile><b>{value}</b><span>{what}</span></div>" for what, value in tiles.items()
+    ]
     return f"<div class=tiles>{''.join(cells)}</div>"

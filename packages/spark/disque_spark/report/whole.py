@@ -1,7 +1,6 @@
 """What became of the jobs: each job is in exactly one group, and the groups sum up to all jobs."""
 
 from collections.abc import Mapping
-from html import escape
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -250,23 +249,23 @@ def bar(whole: Mapping[str, Any]) -> str:
     jobs = whole["jobs"]
     if not jobs:
         return ""
-    shown = [name for name in GROUPS if whole[name]]
+    shown = [group for group in GROUPS if whole[group]]
     # Each part can be seen, however small it is; the large ones make room.
-    widths = np.array([max(whole[name] / jobs, 0.006) for name in shown])
+    widths = np.array([max(whole[group] / jobs, 0.006) for group in shown])
     ends = np.concatenate(([0.0], np.cumsum(100 * widths / widths.sum())))
-    rects, items = "", ""
-    for name, start, end in zip(shown, ends, ends[1:], strict=False):
-        words = f"{whole[name]:,} {GROUPS[name].label} ({share(whole[name], jobs)})"
-        rects += (
-            f"<rect class=g-{name} x='{start:.2f}%' width='{end - start:.2f}%' height=28>"
-            f"<title>{escape(words)}</title></rect>"
-        )
-        items += (
-            f"<li><svg class=key viewBox='0 0 10 10' aria-hidden=true><rect class=g-{name}"
-            f" width=10 height=10 /></svg><b>{whole[name]:,}</b> {escape(GROUPS[name].label)}"
-            f" <span>{share(whole[name], jobs)}</span></li>"
-        )
+    rects = "".join(
+        f"<rect class=g-{group} x='{start:.2f}%' width='{end - start:.2f}%' height=28>"
+        f"<title>{whole[group]:,} {GROUPS[group].label}</title></rect>"
+        for group, start, end in zip(shown, ends, ends[1:], strict=False)
+    )
+    first = [group for group in ("done", *_SENTENCE) if group in shown]
+    items = "".join(
+        f"<li><svg class=key viewBox='0 0 10 10' aria-hidden=true><rect class=g-{group} width=10"
+        f" height=10 /></svg><b>{whole[group]:,}</b> {GROUPS[group].label}"
+        f" <span>{share(whole[group], jobs)}</span></li>"
+        for group in [*first, *(group for group in shown if group not in first)]
+    )
     return (
         "<figure class=whole><svg class=bar role=img aria-label='What became of the jobs:"
-        f" {escape(headline(whole))}'>{rects}</svg><ul class=legend>{items}</ul></figure>"
+        f" {headline(whole)}'>{rects}</svg><ul class=legend>{items}</ul></figure>"
     )

@@ -2,20 +2,24 @@
 
 import json
 import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from pyspark.sql import SparkSession
+from selenium.webdriver import ActionChains
 
 from disque_spark.audit.clients import DID
 from disque_spark.audit.run import audit
 from disque_spark.audit.store import StoreError
 from disque_spark.report import Json, make_report, write_report
 from disque_spark.report.page import page
-from disque_spark.report.plots import WIDTH, Line, bar_plot, line_plot
 from disque_spark.report.series import RATES
 from disque_spark.report.whole import GROUPS
+from packages.console.tests.support.browser import WIDTHS, Browser, browser, faults_here
 from packages.spark.tests.support.planted_log import generate
 
 pytestmark = pytest.mark.timeout(400)
@@ -124,7 +128,7 @@ def test_the_page_is_well_formed_and_loads_nothing(
     named = text.replace('xmlns="http://www.w3.org/2000/svg"', "")
     assert not re.search(r"url\(|@import|https?:|\son\w+=", named)
     assert parsed.styles == []
-    assert text.count("<figure id=") == 5
+    assert text.count("<figure id=plot-") == 6
     shown = " ".join(parsed.texts)
     for found in numbers["findings_shown"]:
         assert (found["job"] or "") in shown
@@ -154,8 +158,8 @@ def test_the_most_important_facts_come_first(numbers: dict[str, Json]) -> None:
     changed["reasons"]["expired-undelivered"] = {"": 2}
     changed.update(first=1_795_290_000_000, last=1_795_290_065_000, dropped=7)
     text = page(changed)
-    assert "2026-11-21 19:40:00 to 19:41:05 UTC</h1>" in text
-    assert text.index("7 events are missing") < text.index("<h2")
+    assert "<title>Disque audit, 2026-11-21 19:40:00 to 2026-11-21 19:41:05 UTC</title>" in text
+    assert text.index("% of ") < text.index("7 events are missing") < text.index("<h2")
     assert text.index("2 jobs were never delivered before they expired") < text.index("<h2")
     assert text.index("Not judged:") < text.index("<h2")
     assert "No job was lost" not in text
@@ -170,22 +174,6 @@ def test_the_most_important_facts_come_first(numbers: dict[str, Json]) -> None:
     changed["missing_nodes"] = ["d" * 40]
     assert "No job was lost" not in page(changed)
     assert "d" * 40 in page(changed)
-
-
-def test_a_job_that_waits_or_of_which_the_log_is_silent_is_not_called_lost(
-    numbers: dict[str, Json],
-) -> None:
-    changed = json.loads(json.dumps(numbers))
-    changed["reasons"] = {kind: {} for kind in changed["reasons"]}
-    changed["reasons"]["never-delivered"] = {"held": 3}
-    text = page(changed)
-    assert "verdict bad" not in text
-    assert "3 jobs wait" in text
-    changed["reasons"]["never-delivered"] = {"held": 3, "log-gap": 1, "log-end": 1}
-    text = page(changed)
-    assert "No job was lost" not in text
-    assert "never delivered.</b>" not in text
-    assert "For 2 jobs, the logs do not say" in text
 
 
 def test_many_queues_and_long_names_are_cut_and_the_reader_is_told(
@@ -207,20 +195,6 @@ def test_many_queues_and_long_names_are_cut_and_the_reader_is_told(
     assert f"title='{names[0]}'" in text
 
 
-def test_depth_stands_where_its_minute_ends(numbers: dict[str, Json]) -> None:
-    first = 1_795_290_000_000
-    changed = json.loads(json.dumps(numbers))
-    changed.update(first=first, last=first + 120_000, step=60_000, wait=[], processing=[])
-    changed["rates"] = []
-    changed["depth"] = {"q": [[first, 10], [first + 60_000, 0]]}
-    path = re.search(r'<path d="([^"]+)" class="line c0"', page(changed))
-    assert path is not None
-    places = [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", path[1])]
-    left, middle, right = 64.0, 404.0, 744.0
-    assert [x for x, _ in places] == [left, middle, right]
-    assert places[1][1] < places[0][1] == places[2][1]
-
-
 def test_an_audit_without_jobs_has_a_report(spark: SparkSession, tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.mkdir()
@@ -238,46 +212,91 @@ def test_without_an_audit_there_is_no_report(tmp_path: Path) -> None:
         make_report(tmp_path)
 
 
-# ---- plots, without Spark ----------------------------------------------------------------------
+# ---- in a browser ------------------------------------------------------------------------------
+
+SMALLEST = """
+    return Math.min(...[...document.querySelectorAll("figure svg text")].map(
+        (text) => parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a))
+"""
+CUT_OFF = """
+    const wide = document.documentElement.clientWidth + 1;
+    return [...document.querySelectorAll("td, th, p, figure, summary")].filter(
+        (one) => one.offsetParent && one.getBoundingClientRect().right > wide).length
+"""
+OUTSIDE = """
+    return [...document.querySelectorAll("figure[id] > svg")].flatMap((svg) => {
+        const box = svg.getBoundingClientRect();
+        return [...svg.children].filter((one) => one.tagName === "text").filter((one) => {
+            const { left, right, bottom } = one.getBoundingClientRect();
+            return left < box.left - 1 || right > box.right + 1 || bottom > box.bottom + 3;
+        }).map((one) => one.textContent);
+    })
+"""
+KEY = """
+    document.querySelector("#plot-rates svg").dispatchEvent(
+        new KeyboardEvent("keydown", { key: arguments[0], bubbles: true }))
+"""
 
 
-def test_all_points_of_a_line_are_inside_of_the_plot() -> None:
-    points: list[tuple[int, float | None]] = [(n * 977, float(n**3 + 1)) for n in range(50)]
-    for log in (False, True):
-        text = line_plot([Line("x", points)], "t", log=log, times=log)
-        path = re.search(r'<path d="([^"]+)"', text)
-        assert path is not None
-        places = re.findall(r"[ML]([\d.]+) ([\d.]+)", path[1])
-        assert len(places) == len(points)
-        assert all(64 <= float(x) <= 744 and 0 <= float(y) <= 230 for x, y in places)
+@pytest.fixture
+def shown(numbers: dict[str, Json], tmp_path: Path) -> Iterator[Browser]:
+    """The page in a browser whose user is in Berlin."""
+    write_report(numbers, tmp_path / "report.html", None)
+    with browser(tmp_path) as chrome:
+        zone = {"timezoneId": "Europe/Berlin"}
+        chrome.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", zone)
+        chrome.look()
+        chrome.open((tmp_path / "report.html").as_uri())
+        chrome.run("for (const one of document.querySelectorAll('details.more')) one.open = true")
+        yield chrome
 
 
-@pytest.mark.parametrize("seconds", [1, 20, 59, 103, 3600, 90_000, 40 * 86_400])
-def test_no_label_sticks_out_of_the_picture(seconds: int) -> None:
-    first = 1_795_290_000_123
-    points = [(first, 1.0), (first + seconds * 1000, 10.0**9)]
-    text = line_plot([Line("x", list(points))], "t")
-    labels = re.findall(r'<text x="([\d.]+)" y="[\d.]+" text-anchor="(\w+)"[^>]*>([^<]+)', text)
-    assert len(labels) >= 4
-    for place, anchor, label in labels:
-        width = 6.5 * len(label)
-        start = float(place) - {"start": 0, "middle": width / 2, "end": width}[anchor]
-        assert start >= 0, label
-        assert start + width <= WIDTH, label
+def test_nothing_is_cut_off_or_tiny_on_any_screen(shown: Browser) -> None:
+    for width in WIDTHS:
+        assert faults_here(shown, width) == []
+        assert shown.run(CUT_OFF) == 0, width
+        assert shown.run(SMALLEST) >= 11, width
+        assert shown.run(OUTSIDE) == [], width
 
 
-def test_a_gap_breaks_a_line_and_a_lone_point_is_a_dot() -> None:
-    text = line_plot([Line("x", [(1000, 1.0), (2000, 2.0), (3000, None), (4000, 3.0)])], "t")
-    path = re.search(r'<path d="([^"]+)"', text)
-    assert path is not None
-    assert path[1].count("M") == 2
-    assert text.count("<circle") == 3  # with so few points, all are marked
-    points: list[tuple[int, float | None]] = [(n * 1000, 1.0) for n in range(99)]
-    text = line_plot([Line("x", [*points, (99_000, None), (100_000, 3.0)])], "t")
-    assert text.count("<circle") == 1
+def test_a_reader_zooms_by_button_key_and_mouse(shown: Browser) -> None:
+    assert shown.text("#period") == "the whole period"
+    whole = shown.run("return document.querySelector('#plot-rates svg').outerHTML")
+    shown.run("document.querySelector('[data-zoom=in]').click()")
+    first = shown.text("#period")
+    assert " to " in first
+    shown.run(KEY, "+")
+    assert shown.text("#period") != first
+    shown.run(KEY, "-")
+    shown.run(KEY, "0")
+    assert shown.text("#period") == "the whole period"
+    assert shown.run("return document.querySelector('#plot-rates svg').outerHTML") == whole
+    plot = shown.find("#plot-rates svg")
+    shown.run("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", plot)
+    ActionChains(shown.driver).move_to_element(plot).click_and_hold().move_by_offset(
+        120, 0
+    ).release().perform()
+    assert " to " in shown.text("#period")
+    shown.run("document.querySelector('[data-zoom=busiest]').click()")
+    assert shown.run(OUTSIDE) == []
+    assert shown.complaints() == []
 
 
-def test_a_plot_of_one_moment_or_of_nothing_is_drawn() -> None:
-    assert "<svg" in line_plot([Line("x", [(5000, 0.0)])], "t", log=True, times=True)
-    assert "<svg" not in line_plot([Line("x", [])], "t")
-    assert "<svg" not in bar_plot([], "t")
+def test_all_times_are_in_the_readers_zone_which_is_named_once(
+    shown: Browser, numbers: dict[str, Json]
+) -> None:
+    first = datetime.fromtimestamp(numbers["first"] / 1000, ZoneInfo("Europe/Berlin"))
+    assert f"{first:%Y-%m-%d %H:%M}" in shown.text("h1")
+    assert shown.text("body").count("Europe/Berlin") == 1
+    shown.run("document.getElementById('zone').click()")
+    assert f"{first.astimezone(UTC):%Y-%m-%d %H:%M}" in shown.text("h1")
+    assert "Europe/Berlin" not in shown.text("body")
+
+
+def test_the_plots_of_a_queue_and_the_history_of_a_job_are_shown(shown: Browser) -> None:
+    before = shown.run("return document.querySelector('#plot-depth svg').outerHTML")
+    shown.run("document.querySelector('[data-queue] button').click()")
+    assert shown.text(".whose").startswith("queue ")
+    assert shown.run("return document.querySelector('#plot-depth svg').outerHTML") != before
+    shown.run("document.querySelector('details[data-job]').open = true")
+    shown.find("details[data-job] svg.life")

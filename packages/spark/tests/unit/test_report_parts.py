@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import subprocess
-from itertools import pairwise
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,16 +12,18 @@ import pytest
 
 from disque_spark.audit.addresses import addresses_in
 from disque_spark.audit.clients import DID, MOST, add_clients, busiest, clients_of
+from disque_spark.audit.result import Result
 from disque_spark.audit.rules import KINDS
 from disque_spark.audit.trace import CODE_BITS, CODES, TIME_SHIFT
+from disque_spark.cli.lacking import lacking
 from disque_spark.report import verdict
-from disque_spark.report.charts import plots
 from disque_spark.report.compare import ComparisonError, slowed, summary, totals
-from disque_spark.report.found import job, lives
+from disque_spark.report.found import findings, job, lives
 from disque_spark.report.lists import clients, comparison, schedules
 from disque_spark.report.lives import SHOWN, Nodes, life_of
-from disque_spark.report.markup import HOUR, queue_name
-from disque_spark.report.plots import Line, line_plot
+from disque_spark.report.markup import queue_name, table
+from disque_spark.report.plots import plots
+from disque_spark.report.whole import GROUPS
 from disque_trio import humanize
 
 A = "a" * 40
@@ -122,7 +124,9 @@ def test_clients_that_hand_back_most_come_first_and_names_are_escaped() -> None:
     did = {"good": [0, 100, 100, 0, 0, 1, 9], "<b>": [0, 10, 2, 5, 0, 1, 9]}
     text = clients({"clients": {**did, "cron:nightly": [3, 0, 0, 0, 0, 1000, 7000]}})
     assert text.index("&lt;b&gt;") < text.index("good")
-    assert "<td class=n>3</td></tr>" in text  # neither acknowledged nor handed back
+    assert (
+        "<td class=n data-h='neither'>3</td></tr>" in text
+    )  # neither acknowledged nor handed back
     assert "nightly" not in text
     assert DID[0] == "added"
 
@@ -132,15 +136,6 @@ def test_jobs_added_by_schedules_are_reported() -> None:
     assert "nightly" in text
     assert "2 s" in text
     assert schedules({"clients": {}}) == ""
-
-
-def test_lines_at_zero_can_be_told_apart() -> None:
-    lines = [Line(f"{n}", [(0, 0.0), (1000, 0.0)]) for n in range(5)]
-    text = line_plot(lines, "t")
-    paths = {line.split('d="')[1].split('"')[0] for line in text.split("<path ")[1:6]}
-    assert len(paths) == 5
-    assert all(f'class="line c{n}"' in text for n in range(5))
-    assert text.count("<circle") == 10
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node to run the script with")
@@ -184,32 +179,15 @@ def test_lives_are_cut_in_the_middle_when_there_are_many() -> None:
     assert sum(len(one) - 2 for one in many["jobs"].values()) <= 3 * 15_000
 
 
-# ---- appearance ---------------------------------------------------------------------------------
+# ---- words --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("days", [1, 2, 3, 5, 30, 400])
-def test_labels_with_a_day_have_room_on_a_small_screen(days: int) -> None:
-    first = 1_795_294_800_000
-    text = line_plot([Line("x", [(first, 1.0), (first + days * 24 * HOUR, 2.0)])], "t")
-    known = re.findall(r'<text x="([\d.]+)"[^>]* data-f="[^"]+">([^<]+)', text)
-    places = [float(x) for x, _ in known]
-    wide = 9.5 * max(len(label) for _, label in known)  # as in the page's style for 390 pixels
-    assert all(b - a > wide for a, b in pairwise(places[:-1]))
-
-
-def test_events_that_never_happened_have_no_plot() -> None:
-    quiet = [[n * 1000, 5, 5, 5, 0, 0, 0] for n in range(9)]
-    numbers = {"step": 1000, "rates": quiet, "wait": [], "processing": [], "depth": {}}
-    numbers |= {"first": 0, "last": 9000, "queues": []}
-    rates, trouble, *_ = (plot.markup((0, 9000)) for plot in plots(numbers))
-    assert "<svg" in rates
-    assert "<svg" not in trouble
-    quiet[3][4] = 1
-    assert "<svg" in plots(numbers)[1].markup((0, 9000))
-
-
-def test_problems_are_in_one_box_one_per_line() -> None:
-    numbers = {
+def numbers(reasons: dict[str, dict[str, int]], **more: object) -> dict[str, object]:
+    """The numbers that the top of the page needs: a job that is done, and findings."""
+    whole = {"jobs": 1, **dict.fromkeys(GROUPS, 0), "done": 1, "oldest": {}}
+    jobs = {"jobs": 1, "delivered": 1, "delivered_again": 0, "acked": 1, "young": 0}
+    times = {f"{name}_p{percent}": 5 for name in ("wait", "processing") for percent in (50, 99)}
+    found: dict[str, object] = {
         "events": 1,
         "nodes": [A],
         "segments": 2,
@@ -220,12 +198,111 @@ def test_problems_are_in_one_box_one_per_line() -> None:
         "missing_segments": {},
         "gone": [],
         "silences": {},
-        "reasons": {kind: {"": 1} for kind in KINDS},
-        "jobs": {"jobs": 0},
+        "reasons": {kind: reasons.get(kind, {}) for kind in (*KINDS, *reasons)},
+        "finding_jobs": {"": 0},
+        "whole": whole,
+        "jobs": jobs | times,
         "settings": {},
         "findings_shown": [],
     }
-    text = verdict.summary(numbers)
+    return found | more
+
+
+def whole(**groups: object) -> dict[str, object]:
+    return {"jobs": 9, **dict.fromkeys(GROUPS, 0), "oldest": {}, **groups}
+
+
+def test_problems_are_in_one_box_one_per_line_the_most_harmful_first() -> None:
+    text = verdict.summary(numbers({kind: {"": 1} for kind in (*KINDS, "once-delivered-twice")}))
     assert "1 event of 1 node in 2 segments." in text
     assert text.count("verdict bad") == 1
-    assert text.count("<li>") > 5
+    lines = re.findall("<li>(.*?)</li>", text.partition("verdict bad")[2].partition("</ul>")[0])
+    assert lines[0] == ("1 job was to be delivered at most once (RETRY 0), but delivered again.")
+    assert lines[1] == "1 job was confirmed but never delivered."
+    assert "1 job was never delivered before it expired." in lines
+    assert "1 job was acknowledged, but no log has its delivery." in lines
+    assert lines[-1] == "A schedule was to add a job but did not, once."
+    assert len(lines) >= 9
+
+
+def test_the_whole_comes_first_and_losses_before_what_the_logs_lack() -> None:
+    some = numbers({"never-delivered": {"": 2, "log-gap": 3}}, damaged=1)
+    text = verdict.summary(some | {"whole": whole(done=4, lost=2, unclear=3)})
+    order = [
+        "44.4 % of 9 jobs done; 2 certainly lost; 3 perhaps lost.",
+        "2 jobs were confirmed but never delivered.",
+        "3 jobs are perhaps lost:",
+        "1 line of the logs cannot be read.",
+        "<b>Judged:</b>",
+    ]
+    places = [text.index(part) for part in order]
+    assert places == sorted(places)
+    assert "No job was lost" not in text
+
+
+def test_dead_letters_and_jobs_that_wait_have_their_own_sentences() -> None:
+    oldest = {"queue": "<q>", "since": 0, "age": 10_800_000}
+    known = whole(failed=4, letters=1, waiting=280, oldest={"letters": oldest, "waiting": oldest})
+    text = verdict.summary(numbers({}, whole=known))
+    assert "<b>4 jobs failed for good</b>; 1 dead letter waits, for 3 h in &lt;q&gt;" in text
+    assert "<b>280 jobs wait in a queue</b>, the oldest for 3 h in &lt;q&gt;" in text
+    assert "No job was lost" in text
+    assert "verdict bad" not in text
+    assert "failed for good</b>" not in verdict.summary(numbers({}))
+
+
+def test_jobs_that_a_file_still_has_are_not_called_lost() -> None:
+    text = verdict.summary(numbers({"never-delivered": {"held": 3}}))
+    assert "verdict bad" not in text
+    assert "No job was lost" in text
+
+
+@pytest.mark.parametrize("what", ["dropped", "unknown", "damaged"])
+def test_one_thing_is_not_counted_as_many(what: str) -> None:
+    text = verdict.summary(numbers({}, **{what: 1}))
+    assert not re.search(r"\b1 (events|lines|jobs|nodes|findings)\b|\b1 \w+ are\b", text)
+    assert re.search(r"\b2 (events|lines)\b", verdict.summary(numbers({}, **{what: 2})))
+    assert "No job was lost" not in text
+
+
+def test_reasons_name_the_findings_without_one() -> None:
+    reasons = {"never-delivered": {"": 50, "log-end": 25}, "poison": {"": 3}}
+    found = {kind: sum(reasons.get(kind, {}).values()) for kind in KINDS}
+    some = numbers(reasons, findings=found)
+    text = findings(some)
+    assert "50 certain, 25 log-end" in text
+    assert "3 certain" not in text
+    # What is no loss is behind one click.
+    assert (
+        text.index("id=kind-never-delivered")
+        < text.index("<details")
+        < text.index("id=kind-poison")
+    )
+
+
+def test_rows_of_tables_have_the_names_of_their_columns() -> None:
+    text = table(["queue", "#jobs", "=what"], [["a", "1", "b"]])
+    assert (
+        "<td data-h='queue'>a</td><td class=n data-h='jobs'>1</td><td class=w data-h='what'>"
+        in text
+    )
+
+
+def test_events_that_never_happened_have_no_plot() -> None:
+    quiet = [[n * 1000, 5, 5, 5, 0, 0, 0] for n in range(9)]
+    some = {"step": 1000, "rates": quiet, "depth": {}, "queues_in_all": 0}
+    assert [plot.id for plot in plots(some)] == ["rates", "wait", "processing", "depth"]
+    quiet[3][4] = 1
+    assert [plot.id for plot in plots(some)][1] == "trouble"
+
+
+def test_the_command_counts_one_thing_as_one() -> None:
+    one = Result(Path("x"), 1, 1, 1, 1, 1, 1, Counter(), missing_segments={"s": 1, "t": 2, "u": -1})
+    assert list(lacking(one)) == [
+        "1 event is missing in the logs",
+        "1 event is of a kind that this version does not know",
+        "1 line in the logs is not an event",
+        "1 line of segment s is missing",
+        "2 lines of segment t are missing",
+        "segment u is missing",
+    ]

@@ -17,7 +17,7 @@ NONE = "<p class=none>None.</p>"
 
 def name(queue: str | None) -> str:
     """The name of a queue, or of a client."""
-    text = "?" if queue is None else queue
+    text = queue or "?"
     short = humanize.shortened(text, LONGEST)
     if text == short:
         return escape(text)

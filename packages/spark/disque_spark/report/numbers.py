@@ -7,21 +7,20 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disque_spark.audit.queue_minutes import MINUTE, PERCENTILES
+from disque_spark.audit.queue_minutes import MINUTE
 from disque_spark.audit.rules import KINDS
 from disque_spark.files import Location, Place, location
 from disque_spark.report import series as sr
 from disque_spark.report.compare import before_of
 from disque_spark.report.lives import Nodes, life_of
 from disque_spark.report.page import page
-from disque_spark.report.remarkable import ORDERS, remarkable
+from disque_spark.report.remarkable import remarkable
 from disque_spark.report.tables import FINDINGS, JOBS, MINUTES, Sums, Tables, ms
 from disque_spark.report.whole import Whole
 
 Json: TypeAlias = Any  # values as they are written to the file
 MOST_FINDINGS = 100  # findings of each kind
-MOST_QUEUES = 1000  # the busiest queues
-MORE_QUEUES = 100  # the first queues by each other order
+MOST_QUEUES = 1600
 DEEPEST = 6  # queues in the plot of depths
 DRAWN = 40  # queues that have plots of their own
 MOST_WORST = 10
@@ -83,7 +82,7 @@ class _Report:
         self._span = manifest.last - manifest.first
         self._step = step = sr.step_of(self._span, sr.POINTS)
         self._minutes = sr.Minutes(step)
-        self._times = {name: sr.Durations(step) for name in sr.TIMES}
+        self._times = {name: sr.Durations(name, step) for name in sr.TIMES}
         self._by_queue = Sums(("queue",), {"jobs": "sum", "bytes": "sum"})
         self._ends = Sums(("ended", "times"), {"jobs": "sum"})
         self._nodes = Nodes([*manifest.nodes, *manifest.without_logs])
@@ -99,23 +98,20 @@ class _Report:
         self._progress("reading the minutes")
         for rows in self._tables.rows(MINUTES, sr.Minutes.columns):
             self._minutes.add(rows)
-        peaks = [
-            (max(start, manifest.first), min(end, manifest.last))
-            for start, end in (self._minutes.peaks() if self._step > sr.FINE else ())
-        ]
+        first, last = manifest.first, manifest.last
+        peaks = self._minutes.peaks(first, last) if self._step > sr.FINE else []
         fine = sr.Events(sr.FINE, peaks)
-        short = sr.Events(self._step) if self._step < MINUTE else None
+        short = sr.Events(self._step, [(first, last)] if self._step < MINUTE else [])
         done = 0
         for rows in self._tables.rows(JOBS, _JOB):
             self._progress(f"reading the jobs, {done:,} of {manifest.jobs:,}")
             whole.add(rows)
             self._add(rows)
             fine.add(rows)
-            if short is not None:
-                short.add(rows)
+            short.add(rows)
             done += rows.num_rows
         self._progress("summing up")
-        steps = self._minutes.steps.table() if short is None else short.table()
+        steps = short.table() if self._step < MINUTE else self._minutes.steps.table()
         queues, every = self._queues(findings)
         deepest = sorted(queues, key=lambda row: -(row["most_depth"] or 0))[:DEEPEST]
         drawn = remarkable(queues, DRAWN)
@@ -154,12 +150,9 @@ class _Report:
             "step": self._step,
             "rates": sr.rates(steps),
             "peaks": {"step": sr.FINE, "windows": peaks, "rates": sr.rates(fine.table())},
-            **{
-                name: [[at, *row] for at, row in found.percentiles("at").items()]
-                for name, found in self._times.items()
-            },
+            **{name: sr.rows_of(found.percentiles(["at"])) for name, found in self._times.items()},
             "depth": sr.depths(steps, [row["queue"] for row in deepest]),
-            "series": sr.of_queues(steps, self._times, drawn, own_step),
+            "series": sr.of_queues(steps, list(self._times.values()), drawn, own_step),
             "deliveries": deliveries,
             "worst": self._worst,
             "lives": self._lives(ids),
@@ -171,8 +164,8 @@ class _Report:
         """Count some jobs."""
         ones = pa.array([1] * jobs.num_rows)
         column = jobs.column
-        for name, until in sr.TIMES.items():
-            self._times[name].add(column("queue"), column(f"{name}_ms"), column(until))
+        for durations in self._times.values():
+            durations.add(jobs)
         self._by_queue.add({"queue": column("queue"), "jobs": ones, "bytes": column("size")})
         times = pc.min_element_wise(column("deliveries"), _FEW)
         self._ends.add({"ended": column("ended"), "times": times, "jobs": ones})
@@ -192,8 +185,8 @@ class _Report:
         or more"."""
         if not self._manifest.jobs:
             return {"jobs": 0}, []
-        by_end: dict[Any, Any] = {row["ended"]: row["jobs"] for row in self._ends.rows(["ended"])}
-        by_times: dict[Any, Any] = {row["times"]: row["jobs"] for row in self._ends.rows(["times"])}
+        by_end: dict[Any, Any] = dict(sr.rows_of(self._ends.table(["ended"])))
+        by_times: dict[Any, Any] = dict(sr.rows_of(self._ends.table(["times"]).sort_by("times")))
         jobs = sum(by_end.values())
         totals = {
             "jobs": jobs,
@@ -203,34 +196,24 @@ class _Report:
             "open": by_end.get(None, 0),
             "bytes": pc.sum(self._by_queue.table().column("bytes")).as_py(),
         }
-        for name, found in self._times.items():
-            totals |= _named(name, found.percentiles().get((), [None] * 3))
-        few = [
-            [f"{times}{' or more' if times == _FEW else ''}", by_times[times]]
-            for times in sorted(by_times)
+        totals |= dict.fromkeys(sr.OF_TIMES)
+        for found in self._times.values():
+            for row in found.percentiles(["at"], sr.EVER).drop_columns("at").to_pylist():
+                totals |= row
+        more = f"{_FEW} or more"
+        return totals, [
+            [more if times == _FEW else str(times), count] for times, count in by_times.items()
         ]
-        return totals, few
 
     def _queues(self, findings: pa.Table) -> tuple[list[dict[str, Json]], int]:
         """A row for each remarkable queue, the busiest first; and the number of all queues."""
+        rows = self._by_queue.table().join(self._minutes.by_queue(), "queue", join_type="inner")
+        for found in self._times.values():
+            rows = rows.join(found.percentiles(["queue"]), "queue")
         about = findings.group_by("queue", use_threads=False).aggregate([("job", "count_distinct")])
-        found = (
-            dict(zip(*(column.to_pylist() for column in about), strict=True)) if len(about) else {}
-        )
-        minutes = self._minutes.by_queue()
-        times = {name: found.percentiles("queue") for name, found in self._times.items()}
-        rows: list[dict[str, Json]] = []
-        for row in self._by_queue.rows():
-            queue: Any = row["queue"]
-            if queue in minutes:
-                rows.append({**row, **minutes[queue], "found": found.get(queue)})
-                for name in times:
-                    rows[-1] |= _named(name, times[name].get(queue, [None] * 3))
-        rows.sort(key=lambda row: (-row["jobs"], row["queue"] or ""))
-        chosen: set[str | None] = set()
-        for order, most in zip(ORDERS, (MOST_QUEUES, *[MORE_QUEUES] * 6), strict=True):
-            best = sorted(rows, key=lambda row: -(row[order] or 0))[:most]
-            chosen.update(row["queue"] for row in best)
+        rows = rows.join(about.rename_columns(["queue", "found"]), "queue")
+        rows = rows.sort_by([("jobs", "descending"), ("queue", "ascending")]).to_pylist()
+        chosen = set(remarkable(rows, MOST_QUEUES))
         return [row for row in rows if row["queue"] in chosen], len(rows)
 
     def _lives(self, ids: Collection[str]) -> dict[str, Json]:
@@ -241,10 +224,6 @@ class _Report:
             for row in rows.filter(pc.is_in(rows.column("id"), value_set=wanted)).to_pylist():
                 lives[row["id"]] = life_of(row["queue"], row["trace"])
         return lives
-
-
-def _named(name: str, values: list[Json]) -> dict[str, Json]:
-    return {f"{name}_p{percent}": value for percent, value in zip(PERCENTILES, values, strict=True)}
 
 
 def _reasons(findings: pa.Table) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
@@ -266,5 +245,5 @@ def _shown(findings: pa.Table) -> list[dict[str, Json]]:
     for kind in KINDS:
         mine = findings.filter(pc.equal(findings.column("kind"), kind))
         order = [("time", "ascending"), ("job", "ascending")]
-        found += mine.take(pc.select_k_unstable(mine, MOST_FINDINGS, order)).to_pylist()
+        found += mine.sort_by(order).slice(0, MOST_FINDINGS).to_pylist()
     return found

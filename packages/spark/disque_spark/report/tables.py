@@ -35,15 +35,21 @@ class Tables:
 
     def rows(self, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of a table, some at a time. Columns that the files of older versions lack are
-        null."""
-        schema = pa.schema([COLUMNS[name].field(column) for column in columns])
+        null; an unknown queue has the name ""."""
+        schema = _schema(name, columns)
         for file in table_files(self._audit, name):
-            yield from (batch for batch in rows_of(file, schema) if batch.num_rows)
+            for batch in rows_of(file, schema):
+                if batch.num_rows:
+                    known = pc.fill_null(batch.column("queue"), "")
+                    yield batch.set_column(schema.get_field_index("queue"), "queue", known)
 
     def all(self, name: str, columns: Sequence[str]) -> pa.Table:
         """All rows of a table at once."""
-        schema = pa.schema([COLUMNS[name].field(column) for column in columns])
-        return pa.Table.from_batches(self.rows(name, columns), schema)
+        return pa.Table.from_batches(self.rows(name, columns), _schema(name, columns))
+
+
+def _schema(name: str, columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([COLUMNS[name].field(column) for column in columns])
 
 
 class Sums:
@@ -51,11 +57,15 @@ class Sums:
 
     Args:
         columns: the other columns, and how to sum them up: ``sum``, ``max`` or ``min``.
+
+    Attributes:
+        names: names of all columns.
     """
 
     def __init__(self, keys: Sequence[str], columns: Mapping[str, str]) -> None:
         self._keys = list(keys)
         self._columns = columns
+        self.names = [*keys, *columns]
         self._rows: list[pa.Table] = []
         self._held = 0
 
@@ -69,16 +79,12 @@ class Sums:
 
     def table(self, keys: Sequence[str] | None = None) -> pa.Table:
         """The sums by all keys, or by fewer."""
-        if not self._rows:
-            return pa.table(
-                {name: pa.array([]) for name in (*(keys or self._keys), *self._columns)}
-            )
-        return self._summed(pa.concat_tables(self._rows), self._keys if keys is None else keys)
-
-    def rows(self, keys: Sequence[str] | None = None) -> list[dict[str, object]]:
-        """``table`` as Python values."""
-        found: list[dict[str, object]] = self.table(keys).to_pylist()
-        return found
+        empty = {name: pa.array([], pa.int64()) for name in (*self._keys, *self._columns)}
+        text = {
+            name: pa.array([], pa.string()) for name in self._keys if name in ("queue", "ended")
+        }
+        rows = pa.concat_tables(self._rows) if self._rows else pa.table(empty | text)
+        return self._summed(rows, self._keys if keys is None else keys)
 
     def _summed(self, rows: pa.Table, keys: Sequence[str]) -> pa.Table:
         wanted = list(self._columns.items())

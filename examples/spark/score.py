@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from pyspark.sql import SparkSession
 
-from disque_spark import process
+from disque_spark import Failed, process
 from disque_trio.client.sync import connect
 
 NODES = ["127.0.0.1:7711"]
@@ -70,10 +70,12 @@ def score() -> None:
     """Train the model, and let Spark's executors score mails with it."""
     model = Model([mail(number) for number in range(1_000_000, 1_002_000)])
 
-    def scored(jobs: pd.DataFrame) -> pd.DataFrame:
+    def scored(jobs: pd.DataFrame) -> list[object]:
         texts = [body.decode(errors="replace") for body in jobs["body"]]
-        errors = ["not UTF-8" if "\ufffd" in text else None for text in texts]
-        return pd.DataFrame({"spam": model(texts).round(3), "error": errors})
+        return [
+            Failed("not UTF-8") if "\ufffd" in text else {"spam": spam}
+            for text, spam in zip(texts, model(texts).round(3), strict=True)
+        ]
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers use the same Python
     spark = SparkSession.builder.appName("score").getOrCreate()

@@ -1,7 +1,7 @@
 """Calls the user's function with jobs, and returns the outcome of each."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, TypeGuard
+from typing import TypeGuard
 
 import pandas as pd
 
@@ -10,85 +10,60 @@ from disque_spark.processing.job import Failed, Job, Outcome, body_of
 COLUMNS = ("id", "queue", "body", "nacks", "additional_deliveries", "headers")
 
 
-class Calls(Protocol):
-    """A way of passing jobs to a function."""
-
-    def __call__(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        """Yield the outcomes of ``jobs``, in order, each as soon as it is known."""
-
-
-class Singly:
-    """Calls a function with one job at a time.
+def singly(
+    function: Callable[[Job], object],
+    jobs: Sequence[Job],
+    wanted: bool = True,
+    gone: Callable[[Job], bool] = lambda job: False,
+) -> Iterator[Outcome]:
+    """Call a function with each job. Yield the outcomes, each as soon as it is known.
 
     Args:
         function: returns the result, or raises if the job failed.
-        gone: whether somebody else has dealt with a job meanwhile, so that it can be skipped.
         wanted: whether there is a queue for results; if not, results may be anything.
+        gone: whether somebody else has dealt with a job meanwhile, so that it can be skipped.
     """
-
-    def __init__(
-        self,
-        function: Callable[[Job], object],
-        gone: Callable[[Job], bool] = lambda job: False,
-        wanted: bool = True,
-    ) -> None:
-        self._function = function
-        self._gone = gone
-        self._wanted = wanted
-
-    def __call__(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        for job in jobs:
-            if not self._gone(job):
-                yield self._call(job)
-
-    def _call(self, job: Job) -> Outcome:
-        try:
-            return _outcome(job, self._function(job), self._wanted)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as problem:  # even SystemExit fails the job, not the task
-            return Outcome(job, failed=Failed.of(problem))
+    for job in jobs:
+        if not gone(job):
+            try:
+                outcome = _outcome(job, function(job), wanted)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as problem:  # even SystemExit fails the job, not the task
+                outcome = Outcome(job, failed=Failed.of(problem))
+            yield outcome
 
 
-class InFrames:
-    """Calls a function with pandas DataFrames of jobs.
+def in_frames(
+    function: Callable[[pd.DataFrame], object], jobs: Sequence[Job], wanted: bool = True
+) -> Iterator[Outcome]:
+    """Call a function with a pandas DataFrame of jobs. Yield the outcomes in order.
 
     If the function raises, or does not return a result for each job, both halves are tried on their
     own, down to single jobs. So the jobs that it cannot do are found, and the others are done.
 
     Args:
-        function: takes a DataFrame with ``COLUMNS``; returns a list, array, Series or DataFrame
-            with the results, in the order of the jobs or with the index of the DataFrame, or None
-            for no results. Of a DataFrame, the result is its column ``result``, or else all columns
-            except ``COLUMNS``. An exception in place of a result, or a string in the column
-            ``error``, means that the job failed.
-        wanted: as for ``Singly``.
+        function: takes a DataFrame with ``COLUMNS``; returns a list, array or Series with the
+            results in the order of the jobs, or a DataFrame, whose columns except ``COLUMNS`` are
+            the result as a JSON object, or None for no results. An exception in place of a result
+            means that the job failed.
+        wanted: as for ``singly``.
     """
-
-    def __init__(self, function: Callable[[pd.DataFrame], object], wanted: bool = True) -> None:
-        self._function = function
-        self._wanted = wanted
-
-    def __call__(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        if not jobs:
-            return
-        try:
-            given = self._function(pd.DataFrame(list(jobs), columns=COLUMNS))
-            values: list[object] = [None] * len(jobs)
-            if self._wanted or _is_list(given):
-                values = _values(given, len(jobs))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as problem:
-            if len(jobs) == 1:
-                yield Outcome(jobs[0], failed=Failed.of(problem))
-                return
+    try:
+        given = function(pd.DataFrame(list(jobs), columns=COLUMNS))
+        values = _values(given if wanted or _is_list(given) else None, len(jobs))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:
+        if len(jobs) == 1:
+            yield Outcome(jobs[0], failed=Failed.of(problem))
+        else:
             half = len(jobs) // 2
-            yield from self(jobs[:half])
-            yield from self(jobs[half:])
-            return
-        for job, value in zip(jobs, values, strict=True):
-            yield _outcome(job, value, self._wanted)
+            yield from in_frames(function, jobs[:half], wanted)
+            yield from in_frames(function, jobs[half:], wanted)
+        return
+    for job, value in zip(jobs, values, strict=True):
+        yield _outcome(job, value, wanted)
 
 
 def _outcome(job: Job, value: object, wanted: bool) -> Outcome:
@@ -107,45 +82,23 @@ def _values(given: object, count: int) -> list[object]:
     ``given`` is not a collection."""
     if given is None:
         return [None] * count
-    values: list[object]
-    if isinstance(given, pd.DataFrame | pd.Series):
-        as_given = len(given) != count or sorted(given.index) != list(range(count))
-        pandas = given if as_given else given.sort_index()
-        values = _rows(pandas) if isinstance(pandas, pd.DataFrame) else list(pandas)
-    elif not _is_list(given):
+    if isinstance(given, pd.DataFrame):
+        rest = given.drop(columns=list(COLUMNS), errors="ignore")
+        records = rest.to_dict("records") if rest.columns.size else [None] * len(rest)
+        given = [row and {name: _present(value) for name, value in row.items()} for row in records]
+    if not _is_list(given):
         kind = type(given).__name__
         raise ValueError(f"the function returned a {kind}, not a result for each job")
-    else:
-        values = list(given)
+    values = [_present(value) for value in given]
     if len(values) != count:
         raise ValueError(f"the function returned {len(values)} results for {count} jobs")
-    return [None if _missing(value) else value for value in values]
+    return values
 
 
 def _is_list(given: object) -> TypeGuard[Iterable[object]]:
-    """Whether ``given`` is a collection that may have an element for each job."""
     return isinstance(given, Iterable) and not isinstance(given, str | bytes | dict)
 
 
-def _rows(frame: pd.DataFrame) -> list[object]:
-    """The results in a DataFrame."""
-    rest = frame.drop(columns=[*COLUMNS, "error"], errors="ignore")
-    values: list[object] = [None] * len(frame)
-    if "result" in rest:
-        values = list(rest["result"])
-    elif rest.columns.size:
-        values = [
-            {name: None if _missing(value) else value for name, value in record.items()}
-            for record in rest.to_dict("records")
-        ]
-    if "error" not in frame:
-        return values
-    return [
-        value if _missing(error) else Failed(str(error))
-        for value, error in zip(values, frame["error"], strict=True)
-    ]
-
-
-def _missing(value: object) -> bool:
-    """Whether ``value`` is None or one of pandas' missing values."""
-    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
+def _present(value: object) -> object:
+    """``value``; None if it is one of pandas' missing values."""
+    return None if pd.api.types.is_scalar(value) and pd.isna(value) else value

@@ -82,17 +82,20 @@ class Heart:
         with self._changed:
             return [id for id, time in self._due.items() if time <= now and id not in self.ended]
 
-    def learn(self, ids: Sequence[str], replies: Sequence[Reply]) -> None:
-        """Learn from the replies to WORKING."""
+    def learn(self, ids: Sequence[str], replies: Sequence[Reply]) -> list[str]:
+        """Learn from the replies to WORKING. Returns the jobs that the node does not know."""
         now = self._clock()
+        codes = [
+            code_of(str(one)) if isinstance(one, hiredis.ReplyError) else "" for one in replies
+        ]
         with self._changed:
-            for id, reply in zip(ids, replies, strict=True):
-                if id not in self._due:
-                    continue
-                pause = reply / SHARE if isinstance(reply, int) and reply > 0 else LONGEST
-                self._due[id] = now + min(pause, LONGEST)
-                if isinstance(reply, hiredis.ReplyError) and code_of(str(reply)) in ENDED:
-                    self.ended.add(id)
+            for id, reply, code in zip(ids, replies, codes, strict=True):
+                if id in self._due:
+                    pause = reply / SHARE if isinstance(reply, int) and reply > 0 else LONGEST
+                    self._due[id] = now + min(pause, LONGEST)
+                    if code in ENDED:
+                        self.ended.add(id)
+        return [id for id, code in zip(ids, codes, strict=True) if code == "NOJOB"]
 
     def still(self, ids: Sequence[str]) -> set[str]:
         """Send WORKING now. Returns the jobs that have not ended: those that a node still knows, or
@@ -103,34 +106,20 @@ class Heart:
             for turn in range(len(self._clients)):
                 places: dict[int, list[str]] = {}
                 for id in left:
-                    at = (self._at.get(id, 0) + (turn and 1)) % len(self._clients)
-                    self._at[id] = at
-                    places.setdefault(at, []).append(id)
+                    self._at[id] = (self._at.get(id, 0) + (turn and 1)) % len(self._clients)
+                    places.setdefault(self._at[id], []).append(id)
                 left = []
                 for at, some in places.items():
-                    try:
-                        left += self._say(self._clients[at], some)
-                    except WireError:
-                        lost = True
-                        left += some
-                if not left:
-                    break
+                    for first in range(0, len(some), WORKING_AT_ONCE):
+                        part = some[first : first + WORKING_AT_ONCE]
+                        try:
+                            replies = self._clients[at].pipeline([("WORKING", id) for id in part])
+                            left += self.learn(part, replies)
+                        except WireError:
+                            lost = True
+                            left += part
         ended = self.ended if lost else self.ended.union(left)
         return set(ids) - ended
-
-    def _say(self, client: BlockingClient, ids: Sequence[str]) -> list[str]:
-        """Send WORKING to one node. Returns the jobs that it does not know."""
-        unknown: list[str] = []
-        for at in range(0, len(ids), WORKING_AT_ONCE):
-            part = ids[at : at + WORKING_AT_ONCE]
-            replies = client.pipeline([("WORKING", id) for id in part])
-            self.learn(part, replies)
-            unknown += [
-                id
-                for id, reply in zip(part, replies, strict=True)
-                if isinstance(reply, hiredis.ReplyError) and code_of(str(reply)) == "NOJOB"
-            ]
-        return unknown
 
     def _beat(self) -> None:
         while not self._stop.wait(TICK):

@@ -20,8 +20,8 @@ class Job(NamedTuple):
     """
 
     id: str
-    queue: str
-    body: bytes
+    queue: str = ""
+    body: bytes = b""
     nacks: int = 0
     additional_deliveries: int = 0
     headers: tuple[tuple[str, bytes], ...] = ()

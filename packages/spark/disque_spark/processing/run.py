@@ -16,20 +16,16 @@ from disque_spark.datasources.queues import ACKS, PROCESS
 from disque_spark.defaults import DEFAULT_NODES
 from disque_spark.nodes import Nodes
 from disque_spark.options import OptionError, nodes_of
-from disque_spark.package import is_remote
+from disque_spark.processing.calls import COLUMNS
 from disque_spark.processing.job import MAX_DELAY
-from disque_spark.processing.options import WorkOptions
-from disque_spark.processing.progress import RunProgress, reporting
-from disque_spark.processing.rounds import Rounds
-from disque_spark.processing.summary import Summary
-from disque_spark.processing.task import Task
+from disque_spark.processing.task import Summary, Task, WorkOptions
+from disque_spark.restarts import Restarts
+from disque_spark.restarts import wait as pause_for
 from disque_trio.job_options import ScheduleOptions, check, check_names, encode
 from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import Tls
 
-SUMMARY = "partition long, done long, failed long, dead long, results long, seconds double"
-NAMES = [field.split()[0] for field in SUMMARY.split(", ")]
-ROWS = ("id", "queue", "body", "nacks", "additional_deliveries", "headers")
+ROUND_SECONDS = 10.0  # length of a round of a run without an end
 TASK_SEEDS = 10_000  # rows of the range that tasks come from: there can be no more tasks
 
 
@@ -52,8 +48,6 @@ def process(  # noqa: PLR0913
     restarts: int | None = 10,
     limit: float | None = None,
     stop: threading.Event | None = None,
-    checkpoint: str | None = None,
-    progress: Callable[[RunProgress], None] | None = None,
     username: str | None = None,
     password: str | None = None,
     tls: Tls | bool | None = None,
@@ -69,23 +63,23 @@ def process(  # noqa: PLR0913
     with the job's id as key.
 
     Args:
-        jobs: a queue or several; or a DataFrame, batch or streaming, with the columns ``id`` and
-            ``body``. A DataFrame read from the source ``disque`` needs its option ``acks=process``.
+        jobs: a queue or several; or a DataFrame with the columns ``id`` and ``body``. A DataFrame
+            read from the source ``disque`` needs its option ``acks=process``. For a stream, call
+            ``process`` in its ``foreachBatch``.
         function: takes a ``Job`` and returns its result: bytes, a string, a value for JSON, or
             None for no result. With ``batches``, it takes a pandas DataFrame and returns the
-            results in the same order; see ``InFrames``. It may run more than once for a job.
+            results in the same order; see ``in_frames``. It may run more than once for a job.
         nodes: addresses ``host:port``, as a list or separated by commas.
-        results: queue for the results; None: there are no results.
+        results: queue for the results; None: results are not sent.
         batches: pass pandas DataFrames to ``function`` instead of single jobs.
-        partitions: number of tasks; None: as many as Spark runs at once.
+        partitions: number of tasks that take jobs from queues; None: as many as Spark runs at once.
         size: the most jobs that a task holds at once; with ``batches``, the most rows of a
             DataFrame.
-        until_empty: end when no job has arrived for ``wait`` seconds, or when a stream has
-            processed what there was at its start. Otherwise only ``seconds`` and ``stop`` end it.
+        until_empty: end when no job has arrived for ``wait`` seconds. Otherwise only ``seconds``
+            and ``stop`` end the run.
         seconds: how long to take jobs; those already begun are finished. None: no limit.
         limit: seconds after which a call of ``function`` fails; None: no limit.
-        stop: ends the run when set: within a few seconds, or after a stream's current batch.
-        checkpoint: checkpoint location of a stream; needed for streams only.
+        stop: ends a run without ``until_empty`` when set, within a few seconds.
         delay: seconds until a failed job is delivered again; None: as the policy of its queue
             says, or at once.
         attempts: deliveries after which a job that fails becomes a dead letter, if its queue has
@@ -93,7 +87,6 @@ def process(  # noqa: PLR0913
         result_options: options of ADDJOB for results.
         unique_for: seconds during which a job that is delivered again gives no second result.
         restarts: how often to start over when tasks have died; None: any number of times.
-        progress: called every second, in a thread of the driver.
         username, password, tls: how to connect.
         timeout: seconds to wait for a reply.
         failover: seconds to look for another node when none answers.
@@ -105,7 +98,7 @@ def process(  # noqa: PLR0913
         WireError: no node can be reached.
         Exception: what Spark raises when tasks fail for a reason that is not transient.
     """
-    queues = _queues_of(jobs, checkpoint)
+    queues = _queues_of(jobs)
     if not callable(function):
         raise OptionError(f"function: expected a function, got {function!r}")
     seeds = nodes_of({"nodes": nodes if isinstance(nodes, str) else ",".join(nodes)})
@@ -113,11 +106,11 @@ def process(  # noqa: PLR0913
         if value is not None and value < 1:
             raise OptionError(f"{name}: expected a number of at least 1, got {value}")
     times = {"wait": wait, "seconds": seconds, "delay": delay, "unique_for": unique_for}
-    if limit is not None and not 0 < limit <= MAX_DELAY:
-        raise OptionError(f"limit: expected a number of seconds above 0, got {limit}")
-    for name, given in times.items():
+    for name, given in (times | {"limit": limit}).items():
         if given is not None and not 0 <= given <= MAX_DELAY:
             raise OptionError(f"{name}: expected a number of seconds, got {given}")
+    if limit == 0:
+        raise OptionError("limit: expected more than 0 seconds")
     login = Login(username, password, tls)
 
     def reached() -> tuple[str, ...]:
@@ -146,27 +139,57 @@ def process(  # noqa: PLR0913
         limit=limit,
         leased=isinstance(jobs, DataFrame) and _acks(jobs) == PROCESS,
     )
-    rounds = Rounds(restarts, stop or threading.Event(), seconds)
 
-    def work(frame: DataFrame) -> DataFrame:
-        rows = frame.select(*[name for name in ROWS if name in frame.columns])
-        if partitions is not None:
-            rows = rows.repartition(partitions)
-        return rows.mapInArrow(_task(options), SUMMARY)
-
-    if isinstance(jobs, DataFrame):
-        if not jobs.isStreaming:
-            return rounds.once(work(jobs))
-        return rounds.stream(jobs, work, str(checkpoint), until_empty)
-    session = spark or SparkSession.active()
-
-    def take(seconds: float | None) -> DataFrame:
+    def tasks(seconds: float | None) -> DataFrame:
+        if isinstance(jobs, DataFrame):
+            rows = jobs.select(*[name for name in COLUMNS if name in jobs.columns])
+            return rows.mapInArrow(_task(options), SUMMARY)
         chosen = replace(options, seconds=seconds, nodes=reached() or first)
-        tasks = session.range(0, TASK_SEEDS, 1, partitions)
-        return tasks.mapInArrow(_task(chosen), SUMMARY)
+        session = spark or SparkSession.active()
+        return session.range(0, TASK_SEEDS, 1, partitions).mapInArrow(_task(chosen), SUMMARY)
 
-    with reporting(progress, options):
-        return rounds.once(take(seconds)) if until_empty else rounds.forever(take)
+    once = until_empty or isinstance(jobs, DataFrame)
+    return _run(tasks, once, seconds, Restarts(restarts), stop or threading.Event())
+
+
+SUMMARY = ", ".join(f"{name} long" for name in Summary._fields)
+
+
+def _run(
+    tasks: Callable[[float | None], DataFrame],
+    once: bool,
+    seconds: float | None,
+    again: Restarts,
+    stop: threading.Event,
+) -> Summary:
+    """Run tasks; if ``once`` is not set, in rounds until the run is over.
+
+    Args:
+        tasks: makes a frame whose tasks take jobs for some seconds (None: forever), and whose rows
+            say what they have done.
+    """
+    total = Summary()
+    end = None if seconds is None else time.monotonic() + seconds
+    while True:
+        left = None if end is None else max(0.0, end - time.monotonic())
+        try:
+            frame = tasks(left if once else min(ROUND_SECONDS, left or ROUND_SECONDS))
+            for row in frame.collect():
+                total = total.plus(row)
+            if once:
+                break
+            again.progress()
+        except Exception as failure:  # from PySpark, the JVM, or a Spark Connect server
+            # If the JVM or the server is gone, its text cannot be asked for.
+            lost = isinstance(failure, ConnectionError) or "NetworkError" in type(failure).__name__
+            text = "" if lost else str(failure).strip()
+            pause = None if lost else again.pause(text, " ".join(text.splitlines()[:2]))
+            if pause is None:
+                raise
+            pause_for(pause, stop.is_set)
+        if stop.is_set() or (not once and end is not None and time.monotonic() >= end):
+            break
+    return total._replace(restarts=again.count)
 
 
 def _acks(jobs: DataFrame) -> str | None:
@@ -175,18 +198,15 @@ def _acks(jobs: DataFrame) -> str | None:
     return found
 
 
-def _queues_of(jobs: DataFrame | str | Sequence[str], checkpoint: str | None) -> tuple[str, ...]:
+def _queues_of(jobs: DataFrame | str | Sequence[str]) -> tuple[str, ...]:
     """The queues to take jobs from; empty if ``jobs`` is a DataFrame.
 
     Raises:
         OptionError: ``jobs`` is neither queues nor a suitable DataFrame.
     """
-    streams = isinstance(jobs, DataFrame) and jobs.isStreaming
-    if streams != (checkpoint is not None):
-        raise OptionError(
-            "checkpoint: a stream needs one" if streams else "checkpoint: only streams have one"
-        )
     if isinstance(jobs, DataFrame):
+        if jobs.isStreaming:
+            raise OptionError("jobs: a stream; call process in its foreachBatch")
         if not {"id", "body"} <= set(jobs.columns):
             raise OptionError("jobs: expected a frame with the columns id and body")
         if _acks(jobs) not in (None, PROCESS):
@@ -194,8 +214,6 @@ def _queues_of(jobs: DataFrame | str | Sequence[str], checkpoint: str | None) ->
                 f"jobs: expected a frame that was read with the option acks={PROCESS}; otherwise"
                 " jobs that failed would be acknowledged like the others"
             )
-        if streams and is_remote(jobs.sparkSession):
-            raise OptionError("jobs: a stream does not work with Spark Connect; pass the queue")
         return ()
     queues = (jobs,) if isinstance(jobs, str) else tuple(jobs)
     if not queues or not all(isinstance(queue, str) and queue for queue in queues):
@@ -210,17 +228,14 @@ def _task(
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
-        number = context.partitionId() if context else 0
-        began = time.monotonic()
-        task = Task(options, number)
+        task = Task(options, context.partitionId() if context else 0)
         if options.queues:
             for _ in batches:
                 pass
-            settled = task.take()
+            summary = task.take()
         else:
-            settled = task.rows(batches)
-        row = (number, *settled, time.monotonic() - began)
-        yield pa.RecordBatch.from_arrays([pa.array([value]) for value in row], names=NAMES)
+            summary = task.rows(batches)
+        yield pa.RecordBatch.from_pylist([summary._asdict()])
 
     return run
 

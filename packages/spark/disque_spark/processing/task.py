@@ -3,25 +3,92 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import hiredis
 import pyarrow as pa
 
-from disque_spark.client import RefusedError, accepted, by_ids
-from disque_spark.leases.fetch import FETCH_BYTES
+from disque_spark.client import Arg, RefusedError, accepted, by_ids
+from disque_spark.leases.fetch import FETCH_BYTES, headers_of
 from disque_spark.options import text
-from disque_spark.processing.calls import Calls, InFrames, Singly
+from disque_spark.processing.calls import in_frames, singly
 from disque_spark.processing.heart import Heart
-from disque_spark.processing.job import Job, Outcome
+from disque_spark.processing.job import Failed, Job, Outcome
 from disque_spark.processing.limit import limited
-from disque_spark.processing.options import WorkOptions
-from disque_spark.processing.settle import Settled, settle
-from disque_spark.sink.adder import Adder
+from disque_spark.sink.adder import Adder, code_of
 from disque_trio.respclient.blocking import Reply
+from disque_trio.respclient.login import Login
 
 ROUND = 2.0  # s that the jobs of one GETJOB should take, if the function takes single jobs
 SETTLE = 1.0  # s after which finished jobs are settled, though others are still in hand
 FIRST = 16  # jobs in the first GETJOB, to learn how long they take and how large they are
 LONGEST_WAIT = 1.0  # s that a GETJOB waits at most
+ADD_TIMEOUT = 5000  # ms that the ADDJOB of a result waits for its copies
+AT_ONCE_BYTES = 4 << 20  # of results
+
+
+@dataclass(frozen=True)
+class WorkOptions:
+    """A run, as its tasks see it.
+
+    Attributes:
+        function: the user's function.
+        frames: whether it takes DataFrames instead of single jobs.
+        queues: queues to take jobs from; empty: jobs come in rows.
+        nodes: all known nodes.
+        login, timeout: see ``BlockingClient``.
+        results: queue for results; None: there is none.
+        add: options of ADDJOB for results.
+        size: the most jobs in hand.
+        wait: seconds without a job after which a task ends, if ``until_empty``.
+        seconds: how long a task may take jobs; None: forever.
+        delay: seconds until a failed job is delivered again; None: as the policy of its queue says.
+        attempts: deliveries after which a failed job becomes a dead letter; None: likewise.
+        failover: seconds to look for a node when none answers.
+        limit: seconds that one call of the function may take; None: no limit.
+        leased: the jobs in rows are not kept from being delivered again by anybody else.
+    """
+
+    function: Callable[[Any], object]
+    frames: bool
+    queues: tuple[str, ...]
+    nodes: tuple[str, ...]
+    login: Login
+    results: str | None
+    add: tuple[Arg, ...]
+    size: int
+    wait: float
+    until_empty: bool
+    seconds: float | None
+    delay: float | None
+    attempts: int | None
+    timeout: float
+    failover: float
+    limit: float | None = None
+    leased: bool = False
+
+
+class Summary(NamedTuple):
+    """What a task or a run has done. Does not count the work of tasks that died.
+
+    Attributes:
+        done: jobs acknowledged.
+        failed: jobs handed back, including those that became dead letters.
+        dead: jobs that became dead letters.
+        results: results sent.
+        restarts: how often the run had to start over.
+    """
+
+    done: int = 0
+    failed: int = 0
+    dead: int = 0
+    results: int = 0
+    restarts: int = 0
+
+    def plus(self, other: Sequence[int]) -> "Summary":
+        """The sum of both."""
+        return Summary(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 class Task:
@@ -47,22 +114,10 @@ class Task:
             nodes, options.login, timeout=options.timeout, failover=options.failover, discover=False
         )
         self._heart = Heart(nodes, options.login, options.timeout)
-        function = options.function
-        if options.limit is not None:
-            function = limited(function, options.limit)
-        self._calls: Calls = (
-            InFrames(function, options.results is not None)
-            if options.frames
-            else Singly(
-                function,
-                lambda job: job.id in self._heart.ended,
-                options.results is not None,
-            )
-        )
         self._end: float | None = None
-        self.settled = Settled()
+        self.summary = Summary()
 
-    def take(self) -> Settled:
+    def take(self) -> Summary:
         """Process jobs from the queues.
 
         Raises:
@@ -81,37 +136,32 @@ class Task:
                     idle = self._clock()
                 elif options.until_empty and now - idle >= options.wait:
                     break
-        return self.settled
+        return self.summary
 
-    def rows(self, batches: Iterator[pa.RecordBatch]) -> Settled:
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Summary:
         """Process the jobs in rows.
 
         Raises:
             WireError, RefusedError: as ``take``.
         """
         with self._working():
-            if self._options.leased:
-                batches = self._held(batches)
-            for batch in batches:
-                jobs = jobs_of(batch)
+            if self._options.leased:  # from now on, keep all jobs from being delivered again
+                kept = list(batches)
+                for rows in kept:
+                    self._heart.hold(rows.to_pydict()["id"])
+                batches = iter(kept)
+            for rows in batches:
+                jobs = jobs_of(rows)
                 for at in range(0, len(jobs), self._options.size):
                     if self._over():
-                        return self.settled
+                        return self.summary
                     some = jobs[at : at + self._options.size]
                     ids = [job.id for job in some]
                     self._heart.hold(ids)
                     there = self._heart.still(ids)
                     self._heart.release([id for id in ids if id not in there])
                     self._do([job for job in some if job.id in there])
-        return self.settled
-
-    def _held(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same rows; from now on, their jobs are kept from being delivered again."""
-        rows = list(batches)
-        place = rows[0].schema.get_field_index("id") if rows else 0
-        for some in rows:
-            self._heart.hold(some.column(place).to_pylist())
-        return iter(rows)
+        return self.summary
 
     @contextmanager
     def _working(self) -> Iterator[None]:
@@ -151,12 +201,14 @@ class Task:
 
     def _do(self, jobs: Sequence[Job]) -> None:
         """Process and settle jobs. When time is up, the rest go back to their queues."""
+        if not jobs:
+            return
         self._heart.hold([job.id for job in jobs])
         outcomes: list[Outcome] = []
         told = self._clock()
         left = dict.fromkeys([job.id for job in jobs])
-        for outcome in self._calls(jobs):
-            left.pop(outcome.job.id)
+        for outcome in self._outcomes(jobs):
+            left.pop(outcome.job.id, None)
             outcomes.append(outcome)
             if self._clock() - told >= SETTLE:
                 self._settle(outcomes)
@@ -171,10 +223,82 @@ class Task:
         if left and self._options.queues:
             self._link.send(by_ids("ENQUEUE", list(left)))
 
+    def _outcomes(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        function = self._options.function
+        if self._options.limit is not None:
+            function = limited(function, self._options.limit)
+        wanted = self._options.results is not None
+        if self._options.frames:
+            return in_frames(function, jobs, wanted)
+        return singly(function, jobs, wanted, lambda job: job.id in self._heart.ended)
+
     def _settle(self, outcomes: Sequence[Outcome]) -> None:
-        if outcomes:
-            self.settled = self.settled.plus(settle(self._link, self._options, outcomes))
-            self._heart.release([outcome.job.id for outcome in outcomes])
+        """Add results first, then send ACKJOB, and NACK for jobs that failed. If the process dies
+        meanwhile, jobs with results already added are delivered again; the results have the jobs'
+        ids as keys, so they are not added twice."""
+        failed = {outcome.job.id: outcome for outcome in outcomes if outcome.failed}
+        with_result = [outcome for outcome in outcomes if outcome.result is not None]
+        for part in _parts(with_result):
+            for place, error in self._link.add([self._result(outcome) for outcome in part]):
+                if code_of(error) in ("NOEXT", "NOPERM"):  # all others would fail in the same way
+                    raise RefusedError(error)
+                job = part[place].job
+                failed[job.id] = Outcome(job, failed=Failed(f"result: {error}"))
+        done = [outcome.job.id for outcome in outcomes if outcome.job.id not in failed]
+        for reply in self._link.send(by_ids("ACKJOB", done)):
+            accepted(reply)
+        dead = self._hand_back([(job, why) for job, _, why in failed.values() if why])
+        results = sum(outcome.job.id not in failed for outcome in with_result)
+        self.summary = self.summary.plus((len(done), len(failed), dead, results, 0))
+        self._heart.release([outcome.job.id for outcome in outcomes])
+
+    def _result(self, outcome: Outcome) -> tuple[Arg, ...]:
+        """The ADDJOB for a result."""
+        id, queue = outcome.job.id, self._options.results
+        assert queue is not None
+        assert outcome.result is not None
+        how = ("HEADERS", 1, "job", id, "UNIQUE", id, *self._options.add)
+        return ("ADDJOB", queue, outcome.result, ADD_TIMEOUT, *how)
+
+    def _hand_back(self, failed: Sequence[tuple[Job, Failed]]) -> int:
+        """Send NACK for jobs that failed; returns how many of them became dead letters."""
+        letters = [(job, why) for job, why in failed if self._is_dead(job, why)]
+        others = [(job, why) for job, why in failed if not self._is_dead(job, why)]
+        dead = 0
+        replies = self._nack([(job.id, "DEAD", "REASON", why.text()) for job, why in letters])
+        for letter, reply in zip(letters, replies, strict=True):
+            if isinstance(reply, hiredis.ReplyError) and code_of(str(reply)) == "NODEAD":
+                others.append(letter)  # there is no dead-letter queue: deliver it again
+            elif accepted(reply):
+                dead += 1
+        requests: list[tuple[Arg, ...]] = []
+        for job, why in others:
+            delay = self._options.delay if why.delay is None else why.delay
+            how = () if delay is None else ("DELAY", f"{delay:.3f}")
+            requests.append((job.id, *how, "REASON", why.text()))
+        for reply in self._nack(requests):
+            accepted(reply)
+        return dead
+
+    def _is_dead(self, job: Job, why: Failed) -> bool:
+        deliveries = job.nacks + job.additional_deliveries + 1
+        most = self._options.attempts
+        return why.dead or (most is not None and deliveries >= most)
+
+    def _nack(self, requests: Sequence[tuple[Arg, ...]]) -> list[Reply]:
+        """Send NACKs, to all nodes in turn, since only a node that holds the job accepts one.
+        Returns the replies."""
+        replies: list[Reply] = [0] * len(requests)
+        for _ in self._link.nodes:
+            left = [place for place, reply in enumerate(replies) if reply == 0]
+            if not left:
+                break
+            found = self._link.send([("NACK", *requests[place]) for place in left])
+            for place, reply in zip(left, found, strict=True):
+                replies[place] = reply
+            if 0 in found:
+                self._link.turn()
+        return replies
 
     def _next_count(self, jobs: Sequence[Job], seconds: float) -> int:
         """How many jobs to ask for next, given that ``jobs`` took ``seconds``."""
@@ -186,49 +310,39 @@ class Task:
         return max(1, min(most, int(fits), 4 * len(jobs) + FIRST))
 
 
-def job_of(reply: Sequence[Reply]) -> Job:
+def _parts(outcomes: Sequence[Outcome]) -> Iterator[list[Outcome]]:
+    """Split outcomes into parts whose results are sent at once."""
+    part: list[Outcome] = []
+    size = 0
+    for outcome in outcomes:
+        part.append(outcome)
+        size += len(outcome.result or b"")
+        if size >= AT_ONCE_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def job_of(reply: list[Reply]) -> Job:
     """The job in an element of a GETJOB reply."""
-    queue, id, body, *names = reply
-    values = dict(zip(names[::2], names[1::2], strict=True))
-    headers = values.get(b"headers")
-    pairs = headers if isinstance(headers, list) else []
-    return Job(
-        _word(id),
-        _word(queue),
-        _bytes(body),
-        _count(values.get(b"nacks")),
-        _count(values.get(b"additional-deliveries")),
-        tuple((_word(k), _bytes(v)) for k, v in zip(pairs[::2], pairs[1::2], strict=True)),
-    )
+    queue, id, body, _, nacks, _, again, *_ = reply
+    assert isinstance(queue, bytes)
+    assert isinstance(id, bytes)
+    assert isinstance(body, bytes)
+    assert isinstance(nacks, int)
+    assert isinstance(again, int)
+    headers = tuple((str(one["key"]), one["value"]) for one in headers_of(reply) or ())
+    return Job(text(id), text(queue), body, nacks, again, headers)  # type: ignore[arg-type]
 
 
 def jobs_of(rows: pa.RecordBatch) -> list[Job]:
     """The jobs in rows with ``id`` and ``body``, and optionally ``queue``, ``nacks``,
     ``additional_deliveries`` and ``headers``."""
-    columns = {name: rows.column(at).to_pylist() for at, name in enumerate(rows.schema.names)}
-    count = rows.num_rows
-    queue, nacks, again, headers = (
-        columns.get(name, [missing] * count)
-        for name, missing in (
-            *(("queue", ""), ("nacks", 0), ("additional_deliveries", 0)),
-            ("headers", None),
-        )
-    )
-    pairs = [tuple((pair["key"], pair["value"]) for pair in some or ()) for some in headers]
-    bodies = [body.encode() if isinstance(body, str) else body or b"" for body in columns["body"]]
-    return [
-        Job(*row) for row in zip(columns["id"], queue, bodies, nacks, again, pairs, strict=True)
-    ]
-
-
-def _word(value: Reply) -> str:
-    return text(_bytes(value))
-
-
-def _bytes(value: Reply) -> bytes:
-    assert isinstance(value, bytes)
-    return value
-
-
-def _count(value: Reply) -> int:
-    return value if isinstance(value, int) else 0
+    jobs = []
+    for row in rows.to_pylist():
+        body = row["body"] or b""
+        row["body"] = body.encode() if isinstance(body, str) else body
+        pairs = row.get("headers") or ()
+        jobs.append(Job(**row | {"headers": tuple((one["key"], one["value"]) for one in pairs)}))
+    return jobs

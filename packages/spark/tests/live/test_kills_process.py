@@ -36,11 +36,14 @@ def function(job):
     os.close(done)
     return job.body
 """
-RUN = """
+SERVICE = (
+    SESSION
+    + FUNCTION
+    + """
 more = dict(results="r", until_empty=False, restarts=None, stop=stop)
-process({}, function, nodes=nodes, **more{})
+process("q", function, nodes=nodes, **more)
 """
-SERVICE = SESSION + FUNCTION + RUN.format('"q"', "")
+)
 STREAM = (
     SESSION
     + FUNCTION
@@ -49,8 +52,14 @@ register(spark)
 options = {"nodes": nodes, "queue": "q", "acks": "process", "maxJobsPerBatch": "200"}
 options["leaseDirectory"] = directory + "/leases"
 jobs = spark.readStream.format("disque").options(**options).load()
+def work(frame, number):
+    process(frame, function, nodes=nodes, results="r", restarts=None)
+writer = jobs.writeStream.foreachBatch(work)
+query = writer.option("checkpointLocation", directory + "/checkpoint").start()
+while not stop.wait(0.2) and not query.awaitTermination(0.2):
+    pass
+query.stop()
 """
-    + RUN.format("jobs", ', checkpoint=directory + "/checkpoint"')
 )
 
 

@@ -7,12 +7,13 @@ import threading
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from disque_spark import Failed, Job, holding, process
 from disque_spark.options import OptionError
 from packages.spark.tests.live.test_processing import add, addresses, taken
-from tests.support.harness import LiveNode
+from tests.support.harness import LiveNode, wait_until
 
 
 def read(spark: SparkSession, directory: Path, node: LiveNode, **options: str) -> DataFrame:
@@ -92,54 +93,40 @@ def test_rows_of_a_read_that_acknowledges_by_itself_are_refused(
         )
         with pytest.raises(OptionError, match="acks=process"):
             process(frame.where("nacks = 0"), len, nodes=addresses(node))
-    with pytest.raises(OptionError, match="checkpoint"):
+    with pytest.raises(OptionError, match="foreachBatch"):
         process(stream(spark, tmp_path, node), len, nodes=addresses(node))
-    with pytest.raises(OptionError, match="checkpoint"):
-        process("q", len, nodes=addresses(node), checkpoint=str(tmp_path))
 
 
-def test_a_stream_acknowledges_what_succeeded_and_goes_on_where_it_was_stopped(
+def test_a_stream_acknowledges_what_succeeded_and_goes_on_where_it_failed(
     spark: SparkSession, node: LiveNode, tmp_path: Path
 ) -> None:
     node.ask("QSET", "q", "ATTEMPTS", 2, "DEAD", "letters")
     add(node, [str(n) for n in range(40)], "RETRY", 60)
-    stop = threading.Event()
-    seen = tmp_path / "seen"
+    done, failed = [], []
 
-    def run(function: object, **more: object) -> tuple[int, int]:
-        summary = process(
-            stream(spark, tmp_path, node, maxJobsPerBatch="10", idleWait="10"),
-            function,  # type: ignore[arg-type]
-            nodes=addresses(node),
-            results="r",
-            checkpoint=str(tmp_path / "checkpoint"),
-            **more,  # type: ignore[arg-type]
-        )
-        return summary.done, summary.failed
+    def run(fails: int) -> None:
+        """Run the stream until it has processed what was there, or the given batch fails."""
 
-    def look() -> None:
-        while not seen.exists() and not stop.wait(0.05):
-            pass
-        stop.set()
+        def work(frame: DataFrame, number: int) -> None:
+            summary = process(frame, odd_ones_fail, nodes=addresses(node), results="r")
+            done.append(summary.done)
+            failed.append(summary.failed)
+            if number == fails:
+                raise RuntimeError("after its jobs were done, before it is committed")
 
-    def marks(job: Job) -> object:
-        seen.touch()
-        return odd_ones_fail(job)
+        writer = stream(spark, tmp_path, node, maxJobsPerBatch="10").writeStream.foreachBatch(work)
+        writer = writer.trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        query.awaitTermination()
 
-    looking = threading.Thread(target=look)
-    looking.start()
-    try:
-        done, failed = run(marks, until_empty=False, stop=stop)
-    finally:
-        stop.set()
-        looking.join()
-    assert 10 <= done + failed < 40  # whole batches
-    assert (done + failed) % 10 == 0
-    again = done, failed
+    with pytest.raises(StreamingQueryException, match="before it is committed"):
+        run(fails=1)
+    assert [sum(batch) for batch in zip(done, failed, strict=True)] == [10, 10]
     while left(node):
-        done, failed = run(odd_ones_fail)
-        again = again[0] + done, again[1] + failed
-    assert again == (20, 40)
+        run(fails=-1)
+    # Of the batch that comes again, what succeeded is left out.
+    assert done[2] == 0
+    assert sum(done) == 20
     assert sorted(int(str(job["body"])) for job in taken(node, "r")) == list(range(0, 40, 2))
     letters = taken(node, "letters")
     assert sorted(int(str(job["body"])) for job in letters) == list(range(1, 40, 2))
@@ -149,13 +136,16 @@ def test_a_stream_acknowledges_what_succeeded_and_goes_on_where_it_was_stopped(
 def test_a_service_works_in_rounds_until_it_is_stopped(
     spark: SparkSession, node: LiveNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("disque_spark.processing.rounds.ROUND_SECONDS", 0.3)
+    monkeypatch.setattr("disque_spark.processing.run.ROUND_SECONDS", 0.3)
     stop = threading.Event()
     numbers = list(range(30))
 
-    def told(progress: object) -> None:
-        if node.ask("QLEN", "r") == len(numbers):
-            stop.set()
+    def look() -> None:
+        wait_until(lambda: node.ask("QLEN", "r") == len(numbers))
+        stop.set()
+
+    looking = threading.Thread(target=look)
+    looking.start()
 
     add(node, [str(n) for n in numbers], "RETRY", 60)
     summary = process(
@@ -165,9 +155,8 @@ def test_a_service_works_in_rounds_until_it_is_stopped(
         results="r",
         until_empty=False,
         stop=stop,
-        progress=told,
     )
+    looking.join()
     assert (summary.done, summary.results) == (30, 30)
-    assert len(summary.partitions) == 2
     assert sorted(int(json.loads(str(job["body"]))["n"]) for job in taken(node, "r")) == numbers
     assert left(node) == []

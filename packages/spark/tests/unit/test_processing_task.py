@@ -11,9 +11,7 @@ import pytest
 from disque_spark.client import RefusedError
 from disque_spark.processing.heart import Heart
 from disque_spark.processing.job import Failed, Job
-from disque_spark.processing.options import WorkOptions
-from disque_spark.processing.settle import Settled
-from disque_spark.processing.task import Task, job_of
+from disque_spark.processing.task import Summary, Task, WorkOptions, job_of
 from disque_trio.respclient.login import Login
 from tests.support.scripted_node import ScriptedNode
 
@@ -65,7 +63,7 @@ def test_the_result_comes_first_then_the_acknowledge() -> None:
     seen: list[Job] = []
     with ScriptedNode(Queue(b"1", b"2")) as node:
         settled = Task(options(node, lambda job: seen.append(job) or job.body), 0).take()
-    assert settled == Settled(done=2, results=2)
+    assert settled == Summary(done=2, results=2)
     assert seen[0] == Job("id1", "q", b"1", 2, 1, (("k", b"v"),))
     *results, acknowledge = said(node, b"ADDJOB", b"ACKJOB")
     how = [b"5000", b"HEADERS", b"1", b"job", b"id1", b"UNIQUE", b"id1", b"FOR", b"60"]
@@ -80,7 +78,7 @@ def test_a_failed_job_is_handed_back_with_its_reason() -> None:
         return 1 / 0
 
     with ScriptedNode(Queue(b"1", b"2")) as node:
-        assert Task(options(node, function), 0).take() == Settled(failed=2)
+        assert Task(options(node, function), 0).take() == Summary(failed=2)
     reason = b"ZeroDivisionError: division by zero"
     assert said(node, b"NACK", b"ACKJOB") == [
         [b"NACK", b"id1", b"DELAY", b"7.000", b"REASON", reason],
@@ -109,7 +107,7 @@ def test_after_its_attempts_a_job_is_a_dead_letter_if_there_are_any() -> None:
 def test_a_job_whose_result_is_refused_is_not_acknowledged() -> None:
     with ScriptedNode(Queue(b"1", b"2", refuse={b"2": b"-PAUSED it is\r\n"})) as node:
         settled = Task(options(node, lambda job: job.body), 0).take()
-    assert settled == Settled(done=1, failed=1, results=1)
+    assert settled == Summary(done=1, failed=1, results=1)
     assert said(node, b"ACKJOB") == [[b"ACKJOB", b"id1"]]
     assert said(node, b"NACK")[0][-1] == b"result: PAUSED it is"
 
@@ -133,7 +131,7 @@ def test_when_the_time_is_over_the_rest_goes_back() -> None:
 
     with ScriptedNode(Queue(b"1", b"2", b"3")) as node:
         task = Task(options(node, function, seconds=5), 0, clock=lambda: now)
-        assert task.take() == Settled(done=2)
+        assert task.take() == Summary(done=2)
     assert said(node, b"ENQUEUE") == [[b"ENQUEUE", b"id3"]]
 
 
@@ -155,7 +153,7 @@ def test_without_an_end_it_waits_for_jobs_until_its_time_is_over() -> None:
             0,
             clock=lambda: now,
         )
-        assert task.take() == Settled(done=1)
+        assert task.take() == Summary(done=1)
     assert now == 30
 
 
@@ -205,7 +203,7 @@ def test_a_job_is_handed_back_at_the_node_that_holds_it() -> None:
         ScriptedNode(Queue()) as other,
     ):
         wanted = options(one, lambda job: 1 / 0, nodes=(one.address, other.address))
-        assert Task(wanted, 0).take() == Settled(failed=1)
+        assert Task(wanted, 0).take() == Summary(failed=1)
     assert [len(said(node, b"NACK")) for node in (one, other)] == [1, 1]
 
 
@@ -218,7 +216,7 @@ def test_a_call_that_takes_too_long_has_failed() -> None:
     before = signal.getsignal(signal.SIGALRM)
     with ScriptedNode(Queue(b"1", b"2")) as node:
         settled = Task(options(node, function, limit=0.05), 0).take()
-    assert settled == Settled(done=1, failed=1, results=1)
+    assert settled == Summary(done=1, failed=1, results=1)
     assert said(node, b"NACK")[0][-1] == b"TimeoutError: it took longer than 0.05 s"
     assert signal.getsignal(signal.SIGALRM) == before
 
@@ -229,13 +227,13 @@ def test_a_function_that_wants_to_end_the_process_fails_its_job(frames: bool) ->
         sys.exit("enough")
 
     with ScriptedNode(Queue(b"1", b"2")) as node:
-        assert Task(options(node, function, frames=frames), 0).take() == Settled(failed=2)
+        assert Task(options(node, function, frames=frames), 0).take() == Summary(failed=2)
     assert said(node, b"NACK")[1][-1] == b"SystemExit: enough"
 
 
 def test_while_the_queue_is_paused_there_is_nothing_to_do() -> None:
     with ScriptedNode(lambda request: b"*-1\r\n") as node:
-        assert Task(options(node, lambda job: None), 0).take() == Settled()
+        assert Task(options(node, lambda job: None), 0).take() == Summary()
 
 
 def test_a_missing_right_ends_the_task() -> None:

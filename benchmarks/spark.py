@@ -57,15 +57,14 @@ class Rate:
         return [self.name, f"{self.jobs / self.clock:,.0f}", *cpu]
 
 
-DIRECTORY = "in a directory"
-DISQUE = "in Disque"
+BATCH = "batch"  # the leases of batch reads
 
 
 class Rates:
     """The steps, for one node and one session.
 
     Args:
-        size: bytes of a body. directory: for leases, checkpoints and tables.
+        size: bytes of a body. directory: for checkpoints and tables.
     """
 
     def __init__(self, spark: SparkSession, server: Server, size: int, directory: Path) -> None:
@@ -78,21 +77,19 @@ class Rates:
 
     def round(self, jobs: int, counts: bool = True) -> None:
         """Run all steps with ``jobs`` jobs."""
-        for tasks, leases in ((1, DIRECTORY), (2, DIRECTORY), (2, DISQUE)):
+        for tasks in (1, 2):
             what = f"write at least once, {tasks} task{'s' * (tasks > 1)}"
             with self._measured(what, jobs, counts):
                 self._write(jobs, tasks)
-            with self._measured(f"batch read, with leases {leases}", jobs, counts):
-                self._read(leases)
-            with self._measured(f"`ack`, with leases {leases}", jobs, counts):
-                acknowledged = self._ack(leases)
+            with self._measured("batch read", jobs, counts):
+                self._read()
+            with self._measured("`ack`", jobs, counts):
+                acknowledged = ack(nodes=self._options()["nodes"], lease_queue=BATCH)
             assert acknowledged == jobs, acknowledged
-        for leases in (DIRECTORY, DISQUE):
-            self._write(jobs, 2)
-            what = f"stream into Parquet, with ACKJOBs and leases {leases}"
-            with self._measured(what, jobs, counts):
-                rows = self._stream(leases)
-            assert rows == jobs, rows
+        self._write(jobs, 2)
+        with self._measured("stream into Parquet, with ACKJOBs", jobs, counts):
+            rows = self._stream()
+        assert rows == jobs, rows
 
     def _write(self, jobs: int, tasks: int) -> None:
         frame = self._spark.range(0, jobs, 1, tasks)
@@ -100,22 +97,16 @@ class Rates:
         options = {"mode": "at-least-once", **self._options()}
         rows.write.format("disque").mode("append").options(**options).save()
 
-    def _read(self, leases: str) -> None:
+    def _read(self) -> None:
         reader = self._spark.read.format("disque").options(**self._options())
-        frame = reader.options(**_place(leases, self._directory / "batch")).load()
+        frame = reader.options(leaseQueue=BATCH).load()
         frame.write.format("noop").mode("overwrite").save()
 
-    def _ack(self, leases: str) -> int:
-        nodes = self._options()["nodes"]
-        if leases == DISQUE:
-            return ack(nodes=nodes, lease_queue="batch")
-        return ack(self._directory / "batch", nodes)
-
-    def _stream(self, leases: str) -> int:
+    def _stream(self) -> int:
         self._turn += 1
         directory = self._directory / f"stream-{self._turn}"
         reader = self._spark.readStream.format("disque").options(**self._options())
-        reader = reader.options(**_place(leases, directory))
+        reader = reader.option("leaseQueue", directory.name)
         writer = reader.option("maxJobsPerBatch", "10000").load().writeStream.format("parquet")
         writer = writer.option("path", str(directory / "table"))
         writer = writer.option("checkpointLocation", str(directory / "checkpoint"))
@@ -140,13 +131,6 @@ class Rates:
         rate = Rate(name, jobs, clock, node, spark)
         if counts and (name not in self.best or clock < self.best[name].clock):
             self.best[name] = rate
-
-
-def _place(leases: str, path: Path) -> dict[str, str]:
-    """The options for the place of leases."""
-    if leases == DISQUE:
-        return {"leaseQueue": path.name}
-    return {"leaseDirectory": str(path)}
 
 
 def run(plan: Plan) -> Findings:

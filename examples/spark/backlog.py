@@ -30,7 +30,7 @@ def main(nodes: str, queue: str) -> None:
     spark.streams.addListener(ProgressListener(lambda heard: print(heard["sources"][0]["metrics"])))
     place = Path(tempfile.gettempdir()) / "spark-backlog"
     jobs = spark.readStream.format("disque").options(
-        nodes=nodes, queuePattern=queue, leaseDirectory=str(place / "leases"), maxJobsPerBatch=1000
+        nodes=nodes, queuePattern=queue, leaseQueue="backlog", maxJobsPerBatch=1000
     )
     writer = jobs.load().writeStream.foreachBatch(work).queryName("backlog")
     query = writer.option("checkpointLocation", str(place / "checkpoint")).start()

@@ -1,8 +1,8 @@
 """Archives queues into a table: a stream that acknowledges jobs once they are in permanent files.
 
 The table is partitioned by queue and day. Its directory also has directories that readers of the
-table skip: the checkpoint and the leases of the stream, and the files of incomplete batches. A job
-that was delivered twice is in the table twice; ``read_archive`` drops duplicates.
+table skip: the checkpoint of the stream, the name of its leases, and the files of incomplete
+batches. A job that was delivered twice is in the table twice; ``read_archive`` drops duplicates.
 
 Tasks write the files of a batch to a staging directory. When they are complete, the driver commits
 them to the table as its format requires (``lakehouse``). Repeated batches are recognized.
@@ -11,9 +11,11 @@ them to the table as its format requires (``lakehouse``). Repeated batches are r
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
+from uuid import uuid4
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -36,13 +38,15 @@ from disque_spark.lakehouse.table import StreamBatch, Table
 from disque_spark.leases.keeper import LeaseKeeper
 from disque_spark.leases.places import place_of
 from disque_spark.leases.planner import Offset
-from disque_spark.options import arrow_schema, login_of
+from disque_spark.leases.queue import QueuePlace
+from disque_spark.options import arrow_schema
 from disque_spark.package import is_remote
 from disque_spark.restarts import LONGEST_PAUSE, Restarts, wait
 from disque_trio.disk import sync_directory
 
 CHECKPOINT = "_checkpoint"
 LEASES = "_leases"
+_LEASE_QUEUE = f"{LEASES}/queue"
 STAGING = "_staging"
 _LOOK_SECONDS = 1
 
@@ -134,16 +138,34 @@ class Archive:
             raise ArchiveError(f"{place}: needs a checkpoint in a directory that Spark can use")
         return location(self.checkpoint) if self.checkpoint else place / CHECKPOINT
 
-    def _leases(self) -> dict[str, str]:
-        """Options for leases, unless given: in the table's directory if that is local, or else in
-        Disque."""
-        if any(name.lower().startswith("lease") for name in self.options):
-            return {}
+    def leases(self) -> QueuePlace:
+        """Where the leases of the stream are.
+
+        Raises:
+            ArchiveError: an earlier release has left leases in the table's directory.
+        """
+        self._name_leases()
+        return place_of({"nodes": ",".join(self.nodes), **self._leases(), **self.options})
+
+    def _name_leases(self) -> None:
+        """Make up a name for the leases, if they have none. A path is not the same table on all
+        machines, so the name is beside the table."""
         place = self.place
         if place.local is not None:
-            return {"leaseDirectory": str(place.local / LEASES)}
-        name = hashlib.sha256(place.uri.encode()).hexdigest()[:16]
-        return {"leases": "disque", "leaseQueue": f"archive-{name}"}
+            check_left(place)
+            make_directory(place.local / LEASES)
+            (place / _LEASE_QUEUE).put_new(f"archive-{uuid4().hex[:16]}".encode())
+
+    def _leases(self) -> dict[str, str]:
+        """Options for leases, unless given."""
+        if any(name.lower() == "leasequeue" for name in self.options):
+            return {}
+        place = self.place
+        if place.local is None:
+            name = hashlib.sha256(place.uri.encode()).hexdigest()[:16]
+            return {"leaseQueue": f"archive-{name}"}
+        named = place / _LEASE_QUEUE
+        return {"leaseQueue": named.read_bytes().decode() if named.exists() else "archive-new"}
 
     @property
     def undecoded(self) -> int:
@@ -170,9 +192,8 @@ class Archive:
             before = TableSettings.read(place)
             old = before.body if before is not None else None
             settings = replace(self.settings, body=with_columns_of(spark, old, self.settings.body))
+            self._name_leases()
             jobs = replace(self, settings=settings).jobs(spark)
-            if place.local is not None:
-                make_directory(place.local / LEASES)
             replace(settings, columns=more_columns(jobs.schema)).keep(place)
             table.create(arrow_schema(jobs.drop(BAD).schema))
         writer = jobs.writeStream.option("checkpointLocation", str(checkpoint)).queryName(
@@ -197,13 +218,10 @@ class Archive:
         offset = _committed(self._checkpoint)
         if offset is None:
             return
-        options = {"nodes": ",".join(self.nodes), **self._leases(), **self.options}
-        log = place_of(options).open()
-        try:
+        leases = self.leases()
+        with closing(leases.open()) as log:
             if log.identity == offset.log:
-                LeaseKeeper(log, self.nodes, login_of(options)).finish(offset.seq)
-        finally:
-            log.close()
+                LeaseKeeper(log, self.nodes, leases.login).finish(offset.seq)
 
     def run(
         self,
@@ -346,6 +364,21 @@ class Archive:
         finally:
             state.added = number
             state.adding = False
+
+
+def check_left(table: Location) -> None:
+    """Check that an earlier release has not left jobs leased in a directory with the table.
+
+    Raises:
+        ArchiveError: it has.
+    """
+    leases = table / LEASES
+    left = [*(leases / "batch-*").glob(), *(leases / "done-*" / "plan.json").glob()]
+    if left:
+        raise ArchiveError(
+            f"{leases} has jobs that an earlier release has taken and not acknowledged: run that"
+            " release once more, or delete the directory, and they come again after their RETRY"
+        )
 
 
 def check_written(files: Sequence[DataFile], staging: Location) -> None:

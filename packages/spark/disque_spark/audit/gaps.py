@@ -22,8 +22,10 @@ from disque_spark.audit.lacks import (
     NO_STOP,
     NO_TIME,
     OFF,
-    SEGMENT as LOST_SEGMENT,
     Lack,
+)
+from disque_spark.audit.lacks import (
+    SEGMENT as LOST_SEGMENT,
 )
 from disque_spark.files import Location
 from disque_spark.segments import LOOK, opened
@@ -333,9 +335,7 @@ def _between(before: Ends, ends: Ends, lines: int) -> list[Lack]:
     return []
 
 
-def _hole(
-    kind: str, node: str, one: int, other: int, segment: str = "", count: int = -1
-) -> Lack:
+def _hole(kind: str, node: str, one: int, other: int, segment: str = "", count: int = -1) -> Lack:
     # The clock may have been set back meanwhile.
     return Lack(kind, node, min(one, other), max(one, other), segment, count)
 

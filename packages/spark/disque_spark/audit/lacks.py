@@ -167,8 +167,10 @@ def seen_nodes(lacks: Iterable[Lack], with_logs: int) -> str:
     """The nodes that the audit saw: ``2 of 3 nodes``."""
     without = sum(lack.kind in (NODE, GONE) for lack in lacks)
     nodes = "node" if with_logs + without == 1 else "nodes"
-    return f"{number(with_logs)} of {number(with_logs + without)} {nodes}" if without else (
-        f"{number(with_logs)} {nodes}"
+    return (
+        f"{number(with_logs)} of {number(with_logs + without)} {nodes}"
+        if without
+        else (f"{number(with_logs)} {nodes}")
     )
 
 

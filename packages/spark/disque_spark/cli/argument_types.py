@@ -4,6 +4,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
+from disque_spark.defaults import NO_DIRECTORY
 from disque_trio.process.options import whole
 
 number = partial(whole, most=2**31 - 1)
@@ -28,3 +29,8 @@ def path(text: str) -> Path | str:
     """A ``Path``; a URI stays a string."""
     text = given(text)
     return text if "://" in text or text.startswith("file:") else Path(text)
+
+
+def no_directory(text: str) -> str:
+    """An option of earlier releases, which is refused."""
+    raise argparse.ArgumentTypeError(f"{NO_DIRECTORY}. Leave the option out")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from disque_spark.audit.rules import KINDS, TOLD, Rules
-from disque_spark.cli.argument_types import given, number, path, setting
+from disque_spark.cli.argument_types import given, no_directory, number, path, setting
 from disque_spark.defaults import AUTO, DEFAULT_NODES, ENGINES, FORMATS
 from disque_spark.health import MAX_AGE
 from disque_trio.job_options import OPTIONS, ScheduleOptions, Whole
@@ -217,13 +217,7 @@ def _archive(command: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="checkpoint of the stream (default: with the table, if that is local)",
     )
-    add(
-        "--lease-directory",
-        type=given,
-        metavar="DIR",
-        help="leases of the stream (default: with the table, if that is local; otherwise in"
-        " Disque)",
-    )
+    add("--lease-directory", type=no_directory, help=argparse.SUPPRESS)
     add("--format", choices=FORMATS, default=FORMATS[0], help="the table's format")
     add("--body", metavar="json:SCHEMA|text", help="decode bodies into the column 'value'")
     add("--drop-body", action="store_true", help="do not keep the bytes of decoded bodies")

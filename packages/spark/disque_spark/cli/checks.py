@@ -5,9 +5,10 @@ import argparse
 import os
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from disque_spark.append_only import find_files
@@ -18,8 +19,6 @@ from disque_spark.files import Location, location
 from disque_spark.lakehouse.columns import ESCAPED
 from disque_spark.lakehouse.formats import table_of
 from disque_spark.lakehouse.settings import TableSettings
-from disque_spark.leases.directory import LeaseLog
-from disque_spark.leases.store import LOCK_SECONDS
 from disque_spark.link import RETRIED
 from disque_spark.options import OptionError, login_of, nodes_of
 from disque_spark.segments import find_segments
@@ -27,10 +26,12 @@ from disque_trio.notation.addresses import format_address
 from disque_trio.process.health import check_writable
 from disque_trio.respclient.login import Login
 
-WAIT_SECONDS = LOCK_SECONDS
+if TYPE_CHECKING:
+    from disque_spark.archive import Archive
+
 _MASTERS = ("local", "spark://", "k8s://", "yarn")
 _PATTERN = re.compile(r"[][{}*?\\]")  # Spark treats paths with these characters as patterns
-_OWN = ("leasedirectory", "checkpointlocation", "path", "nodes", "queue", "queues")
+_OWN = ("checkpointlocation", "path", "nodes", "queue", "queues")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _NODE = re.compile("[0-9a-f]{40}")
 _LONGEST_NAME = 255  # bytes; the limit of most file systems
@@ -98,8 +99,6 @@ def check_report(options: argparse.Namespace) -> None:
 def check_archive(options: argparse.Namespace) -> str | None:
     """Check that the table can be written, that nobody else is writing it, and that a node answers.
     Without ``--available-now`` an archive can wait for a node; this returns a line about it."""
-    from disque_spark.archive import LEASES
-
     spark_settings = _check_settings(options)
     nodes = addresses(options)
     for name, _ in options.option:
@@ -117,19 +116,38 @@ def check_archive(options: argparse.Namespace) -> str | None:
     if options.health_file is not None:
         check_writable(options.health_file)
     if not options.explain:
-        leases = place.local / LEASES if place.local is not None else None
-        if options.lease_directory is not None:
-            leases = location(options.lease_directory).local
-        if leases is not None and leases.is_dir():
-            # After an archive was killed, its processes need a moment to end.
-            LeaseLog(leases, WAIT_SECONDS).close()
         try:
             check_nodes(nodes, login(options))
+            # After an archive was killed, its processes need a moment to end.
+            archive_of(options, spark_settings).leases().open().close()
         except WireError as problem:
             if options.available_now:
                 raise
             return f"{problem}; waiting for a node"
     return None
+
+
+def archive_of(options: argparse.Namespace, settings: Mapping[str, str]) -> "Archive":
+    """The archive that the arguments describe.
+
+    Args:
+        settings: Spark settings; those of file systems are used.
+    """
+    from disque_spark.archive import Archive
+
+    more = dict(options.option)
+    if options.max_jobs is not None:
+        more["maxJobsPerBatch"] = str(options.max_jobs)
+    return Archive(
+        nodes=addresses(options),
+        queues=options.queue,
+        table=location(options.output, settings),
+        checkpoint=options.checkpoint,
+        settings=table_settings(options),
+        seconds=options.seconds,
+        available_now=options.available_now,
+        options=more | connection_options(options),
+    )
 
 
 def table_settings(options: argparse.Namespace) -> TableSettings:

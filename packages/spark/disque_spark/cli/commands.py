@@ -22,11 +22,11 @@ from disque_spark.audit.unread import AuditError
 from disque_spark.cli.checks import (
     UsageError,
     addresses,
+    archive_of,
     check_archive,
     check_audit,
     check_replay,
     connection_options,
-    table_settings,
 )
 from disque_spark.cli.engines import local_engine
 from disque_spark.cli.lacking import judged, lacking
@@ -218,25 +218,9 @@ def _audit(run: Run) -> int:
 
 
 def _archive(run: Run) -> int:
-    from disque_spark.archive import Archive
 
     options = run.options
-    more = dict(options.option)
-    if options.max_jobs is not None:
-        more["maxJobsPerBatch"] = str(options.max_jobs)
-    if options.lease_directory is not None:
-        more["leaseDirectory"] = options.lease_directory
-    more |= connection_options(options)
-    archive = Archive(
-        nodes=addresses(options),
-        queues=options.queue,
-        table=location(options.output, settings_of(run.spark)),
-        checkpoint=options.checkpoint,
-        settings=table_settings(options),
-        seconds=options.seconds,
-        available_now=options.available_now,
-        options=more,
-    )
+    archive = archive_of(options, settings_of(run.spark))
     if options.explain:
         archive.jobs(run.spark).explain("formatted")
         return OK

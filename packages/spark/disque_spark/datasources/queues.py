@@ -35,7 +35,7 @@ from pyspark.sql.types import (
 from disque_spark.client import BlockingClient, RefusedError, WireError
 from disque_spark.leases.division import divide_all
 from disque_spark.leases.fetch import HEADERS, ReadOptions, acknowledge, leased, take
-from disque_spark.leases.places import place_of
+from disque_spark.leases.places import place_of, refuse_directory
 from disque_spark.leases.planner import Offset, Planner
 from disque_spark.leases.store import LeaseError, PartitionPlan
 from disque_spark.nodes import Nodes
@@ -74,7 +74,7 @@ MOST_PATTERN = 255  # bytes; GETJOB takes no longer pattern
 STREAM_JOBS = 10_000
 READ_OPTIONS = (
     *(*CONNECTION, "discover", "timeout", "queue", "queues", "queuePattern"),
-    *("leaseDirectory", "leases", "leaseQueue"),
+    *("leases", "leaseQueue"),
     *("ackOnRead", "maxJobsPerBatch", "maxBytesPerBatch", "partitionsPerNode", "minPartitions"),
     *("fetch", "heartbeat", "idleWait", "withCtime", "withHeaders", "acks"),
 )
@@ -114,6 +114,7 @@ class DisqueSource(DataSource):
         return StreamWriter(schema, self.options, overwrite)
 
     def _check_read(self) -> None:
+        refuse_directory(self.options)
         check_names(self.options, self.name(), READ_OPTIONS, WRITE_OPTIONS, "when it reads")
 
     def _check_write(self) -> None:

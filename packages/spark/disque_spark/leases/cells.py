@@ -1,8 +1,8 @@
 """Cells and pages, stored as jobs of a queue.
 
 A cell is a job with a key (ADDJOB UNIQUE): the nodes guarantee that there is at most one. All of
-these jobs are delayed for longer than anybody needs them, so they are never delivered, whatever
-queues a client reads. SHOW reads them, and ACKJOB drops them.
+these jobs are delayed until they expire, so they are never delivered, whatever queues a client
+reads. SHOW reads them, and ACKJOB drops them.
 """
 
 import time
@@ -19,7 +19,7 @@ from disque_spark.nodes import Nodes
 from disque_trio.respclient.blocking import Reply
 from disque_trio.respclient.login import Login
 
-YEARS = 10 * 365 * 86_400  # s
+LIFE = 90 * 86_400  # s; lifetime of cells and pages: a query may be down for so long
 COPIES = 3  # the most copies of a job
 AGREE_MS = 5000  # timeout of ADDJOB
 LOOK_MS = 1000  # timeout of an ADDJOB that only looks
@@ -264,7 +264,7 @@ def _note_jobs(
 
 def _for_seconds(seconds: int) -> tuple[Arg, ...]:
     """Options for a job that is never delivered: its delay ends a millisecond before its life."""
-    life = seconds or YEARS
+    life = seconds or LIFE
     return ("DELAY", f"{life - 1}.999", "RETRY", life, "TTL", life)
 
 

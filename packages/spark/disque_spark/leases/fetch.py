@@ -12,7 +12,9 @@ from itertools import repeat
 import pyarrow as pa
 
 from disque_spark.client import Arg, BlockingClient, RefusedError, WireError, accepted, by_ids
-from disque_spark.leases.store import LeaseError, LeasePlace, PartitionPlan, TaskBatch
+from disque_spark.leases.queue import QueuePlace
+from disque_spark.leases.queue_batch import QueueBatch
+from disque_spark.leases.store import LeaseError, PartitionPlan
 from disque_spark.options import batch_of, text
 from disque_trio.respclient.blocking import Reply
 from disque_trio.respclient.login import Login
@@ -55,7 +57,7 @@ class ReadOptions:
     discover: bool = True
     partitions_per_node: int = 1
     max_jobs: int = 0
-    leases: LeasePlace | None = None
+    leases: QueuePlace | None = None
     idle_wait: int = 100
     fetch: int = 500
     wait: int = 0
@@ -71,7 +73,7 @@ class ReadOptions:
 
 
 def leased(
-    batch: TaskBatch, number: int, plan: PartitionPlan, options: ReadOptions, schema: pa.Schema
+    batch: QueueBatch, number: int, plan: PartitionPlan, options: ReadOptions, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """The jobs of a partition: those in its lease, which is created if there is none.
 
@@ -249,7 +251,7 @@ def keep(client: BlockingClient, ids: Sequence[str | bytes]) -> None:
 
 
 def _lease(
-    batch: TaskBatch, number: int, plan: PartitionPlan, options: ReadOptions, schema: pa.Schema
+    batch: QueueBatch, number: int, plan: PartitionPlan, options: ReadOptions, schema: pa.Schema
 ) -> None:
     taken: list[str] = []
     with (

@@ -43,7 +43,7 @@ class Cells(Protocol):
 
     def put(self, key: str, body: bytes, seconds: int = 0) -> Cell:
         """Write a cell, unless it has been written. Returns the cell as it is now. After
-        ``seconds``, it is free again; 0: only after years."""
+        ``seconds``, it is free again; 0: after months."""
         ...
 
     def find(self, key: str, otherwise: bytes = b"") -> Cell | None:

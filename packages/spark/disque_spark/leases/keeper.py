@@ -7,17 +7,14 @@ not tell the source when the rows of a batch read are safe.
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
 
 from disque_spark.client import BlockingClient, RefusedError, WireError, accepted, by_ids
 from disque_spark.defaults import DEFAULT_NODES
-from disque_spark.leases.directory import DirectoryPlace
 from disque_spark.leases.fetch import give_back, working
-from disque_spark.leases.queue import QueuePlace
-from disque_spark.leases.store import LeaseError, LeasePlace, LeaseStore
+from disque_spark.leases.queue import QueuePlace, QueueStore
+from disque_spark.leases.store import LeaseError
 from disque_spark.link import NodeConnections
 from disque_spark.nodes import discovered
-from disque_spark.options import local
 from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import Tls
 
@@ -35,7 +32,7 @@ class LeaseKeeper:
 
     def __init__(
         self,
-        log: LeaseStore,
+        log: QueueStore,
         seeds: Sequence[str] = (),
         login: Login | None = None,
         timeout: float = 60.0,
@@ -141,25 +138,23 @@ class LeaseKeeper:
 
 
 def ack(
-    lease_directory: str | Path | None = None,
+    *,
+    lease_queue: str,
     nodes: str | Sequence[str] = (),
     password: str | None = None,
-    *,
     username: str | None = None,
     tls: Tls | bool | None = None,
-    lease_queue: str | None = None,
 ) -> int:
     """Acknowledge the jobs that batch reads have leased. Call it when their rows are safe.
 
     The next read then takes other jobs; without this call, it returns the same rows again.
 
     Args:
-        lease_directory: the option ``leaseDirectory`` of the read.
-        nodes: addresses of nodes to use when a node that jobs came from is gone; with
-            ``lease_queue``, those that hold this queue.
+        lease_queue: the option ``leaseQueue`` of the read.
+        nodes: addresses of nodes that hold the leases; they are also used when a node that jobs
+            came from is gone.
         password, username: for AUTH.
         tls: connect with TLS; True: trust the system's certificate authorities.
-        lease_queue: the option ``leaseQueue`` of the read, if it has ``leases=disque``.
 
     Returns:
         the number of jobs.
@@ -167,72 +162,47 @@ def ack(
     Raises:
         LeaseError: a query is using the leases.
         WireError: no node can be reached; call ``ack`` again.
-        ValueError: none or both of ``lease_directory`` and ``lease_queue`` are given.
     """
-    seeds = _as_addresses(nodes)
-    login = Login(username, password, tls)
-    log = _place(lease_directory, lease_queue, seeds, login).open()
-    try:
-        return sum(LeaseKeeper(log, seeds, login).finish().values())
-    finally:
-        log.close()
+    place = _place(lease_queue, nodes, Login(username, password, tls))
+    with closing(place.open()) as log:
+        return sum(LeaseKeeper(log, place.nodes, place.login).finish().values())
 
 
 @contextmanager
 def holding(
-    lease_directory: str | Path | None = None,
+    *,
+    lease_queue: str,
     nodes: str | Sequence[str] = (),
     password: str | None = None,
-    heartbeat: float = HEARTBEAT_SECONDS,
-    *,
     username: str | None = None,
     tls: Tls | bool | None = None,
-    lease_queue: str | None = None,
+    heartbeat: float = HEARTBEAT_SECONDS,
 ) -> Iterator[None]:
     """Context manager for code that reads and processes a batch: keeps its jobs from being
     delivered again, and acknowledges them at the end of the block. After an exception they stay
     leased, for the next read with the same leases.
 
     Args:
-        lease_directory, nodes, password, username, tls, lease_queue: as for ``ack``.
+        lease_queue, nodes, password, username, tls: as for ``ack``.
         heartbeat: seconds from one WORKING for a job to the next; at most a third of the job's
             retry time.
 
     Raises:
         LeaseError, WireError: as ``ack``, at the beginning and the end of the block.
     """
-    seeds = _as_addresses(nodes)
-    login = Login(username, password, tls)
+    place = _place(lease_queue, nodes, Login(username, password, tls))
     # While the block runs, Spark's reader needs the lock.
-    log = _place(lease_directory, lease_queue, seeds, login).watch()
-    keeper = LeaseKeeper(log, seeds, login)
+    log = place.watch()
+    keeper = LeaseKeeper(log, place.nodes, place.login)
     keeper.start(heartbeat)
     try:
         yield
     finally:
         keeper.close()
         log.close()
-    ack(
-        lease_directory,
-        seeds,
-        password,
-        username=username,
-        tls=tls,
-        lease_queue=lease_queue,
-    )
+    ack(lease_queue=lease_queue, nodes=nodes, password=password, username=username, tls=tls)
 
 
-def _place(
-    directory: str | Path | None, queue: str | None, nodes: Sequence[str], login: Login
-) -> LeasePlace:
-    """Where the leases are. Raises ValueError if none or both of the first two are given."""
-    if (directory is None) == (queue is None):
-        raise ValueError("expected either lease_directory or lease_queue")
-    if directory is not None:
-        return DirectoryPlace(Path(local(str(directory))))
-    assert queue is not None
-    return QueuePlace(queue, tuple(nodes) or (DEFAULT_NODES,), login)
-
-
-def _as_addresses(nodes: str | Sequence[str]) -> list[str]:
-    return [node.strip() for node in nodes.split(",")] if isinstance(nodes, str) else list(nodes)
+def _place(queue: str, nodes: str | Sequence[str], login: Login) -> QueuePlace:
+    given = [node.strip() for node in nodes.split(",")] if isinstance(nodes, str) else nodes
+    return QueuePlace(queue, tuple(given) or (DEFAULT_NODES,), login)

@@ -89,7 +89,7 @@ class Planner:
 
     @property
     def owner(self) -> str:
-        """Id of this planner, for tasks; see ``LeasePlace.batch``."""
+        """Id of this planner, for tasks; see ``QueuePlace.batch``."""
         return self._log.owner
 
     def initial(self) -> Offset:

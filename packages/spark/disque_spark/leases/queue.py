@@ -1,20 +1,27 @@
 """Leases kept in Disque itself, in a queue that nobody takes jobs from. The driver and the
 executors need to share nothing else.
 
+They get a ``QueuePlace``, which is a value. The one process that plans and finishes batches opens
+it as a ``QueueStore``; a task sees one batch of it as a ``QueueBatch``. A batch is open from
+``begin`` to ``finish``, then has to be acknowledged, and is deleted by ``clear``.
+
 The jobs of the queue are cells and pages (see ``journal``):
 
-    identity    an id that no other lease queue has
+    identity/7  an id that no other lease queue has; 7 is the period in which it was written
     lock/17     the lock for planning and finishing batches, see ``lock``
     7/0, 7/1    the journal of batch 7
     done/6      all batches up to 6 are acknowledged
 
 and the pages that journals refer to. Cells and pages of finished batches are dropped whenever they
-are seen: nodes that were away may bring them back.
+are seen: nodes that were away may bring them back. All of them expire some time after a query was
+last run (``cells.LIFE``): whoever plans a batch writes the identity for the current period again,
+so it outlives the batch.
 """
 
 import threading
+import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -23,7 +30,7 @@ import pyarrow as pa
 
 from disque_spark.client import RefusedError, WireError
 from disque_spark.leases import journal as words
-from disque_spark.leases.cells import FAILOVER, QueueCells
+from disque_spark.leases.cells import FAILOVER, LIFE, QueueCells
 from disque_spark.leases.journal import Cell, Cells, Journal, JournalEntry, append, catch_up
 from disque_spark.leases.lock import RENEW, LeaseLock, number_of
 from disque_spark.leases.queue_batch import QueueBatch
@@ -32,12 +39,14 @@ from disque_spark.leases.store import LOCK_SECONDS, Lease, LeaseError, Partition
 from disque_trio.respclient.login import Login
 
 DRIVER_FAILOVER = 2.0  # s; the driver tries again later
-_IDENTITY = "identity"
+_MARK = 2 * LIFE  # s; lifetime of an identity, and of the last finished batch
+_IDENTITY = "identity"  # of earlier versions; it was written for years
 _DONE = "done/"
+_LACKING = ("NOEXT", "ERR")  # what nodes reply that have no UNIQUE
 
 
 class QueuePlace(NamedTuple):
-    """A lease queue, as a ``LeasePlace``.
+    """The place for the leases of a query; a value that can be pickled.
 
     Attributes:
         queue: name of the queue, without the common prefix.
@@ -56,8 +65,14 @@ class QueuePlace(NamedTuple):
         return f"the lease queue {self.queue}"
 
     def open(self, seconds: float = LOCK_SECONDS) -> "QueueStore":
-        """See ``LeasePlace``."""
-        store = QueueStore(self._patient(), self.name, seconds)
+        """Lock it; wait up to ``seconds`` for the lock, as the process of a killed query needs a
+        moment to end.
+
+        Raises:
+            LeaseError: it is in use, or its nodes cannot keep leases.
+            WireError: the nodes that store it cannot be reached.
+        """
+        store = self._store(seconds)
         try:
             store.keep_lock(self._cells(self.nodes, DRIVER_FAILOVER))
         except BaseException:
@@ -66,43 +81,63 @@ class QueuePlace(NamedTuple):
         return store
 
     def watch(self) -> "QueueStore":
-        """See ``LeasePlace``."""
-        return QueueStore(self._patient(), self.name, None)
+        """Look at it without the lock, to keep the jobs of batches from being delivered again while
+        other processes plan them. Raises as ``open``."""
+        return self._store(None)
 
     def batch(self, number: int, owner: str, address: str) -> "QueueBatch":
-        """See ``LeasePlace``."""
+        """A batch, for a task sent by the process ``owner``, which fetches from the node at
+        ``address``."""
         nodes = tuple(dict.fromkeys((address, *self.nodes)))
         return QueueBatch(self._cells(nodes, FAILOVER), self.name, number, owner)
 
-    def _patient(self) -> QueueCells:
-        """Cells for a driver. Raises WireError if no node can be reached for ``LOCK_SECONDS``."""
+    def _store(self, seconds: float | None) -> "QueueStore":
         cells = self._cells(self.nodes, DRIVER_FAILOVER)
-        cells.wait(LOCK_SECONDS)
-        return cells
+        try:
+            cells.wait(LOCK_SECONDS)
+            return QueueStore(cells, self.name, seconds)
+        except WireError:
+            cells.close()
+            raise
+        except RefusedError as refused:
+            cells.close()
+            if refused.code not in _LACKING:
+                raise
+            raise LeaseError(
+                f"{self.name}: {refused}: leases need nodes with Disque's extensions; without them"
+                " there are only batch reads with ackOnRead"
+            ) from refused
 
     def _cells(self, nodes: Sequence[str], failover: float) -> QueueCells:
         return QueueCells(self.queue, nodes, self.login, self.timeout, failover)
 
 
 class QueueStore:
-    """A lease queue, as a ``LeaseStore``.
+    """A lease queue, as seen by the one process that plans and finishes batches. It is locked while
+    it is open: two queries with the same leases would acknowledge each other's jobs.
 
     Args:
         cells: the cells of the queue; closed with this object.
         name: name of the queue, for errors.
         seconds: how long to wait for the lock; None: only look.
-        lock: for tests.
+        clock: returns seconds since the epoch.
 
     Raises:
         LeaseError: it is in use.
         WireError: too few nodes can be reached to know its contents.
 
     Attributes:
-        name, identity, owner: see ``LeaseStore``.
+        name: name of the queue, for errors.
+        identity: id of the leases; differs from those of earlier or later leases in the same queue.
+        owner: id of this process, for tasks; see ``QueuePlace.batch``.
     """
 
     def __init__(
-        self, cells: Cells, name: str, seconds: float | None, lock: LeaseLock | None = None
+        self,
+        cells: Cells,
+        name: str,
+        seconds: float | None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.name = name
         self.owner = uuid.uuid4().hex
@@ -116,14 +151,20 @@ class QueueStore:
         self._only_looks = seconds is None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._lock = lock or LeaseLock(cells, name, self.owner)
+        self._clock = clock
+        self._written = ""  # the cell that has the identity
+        self._lock = LeaseLock(cells, name, self.owner)
         try:
-            found = cells.find(_IDENTITY, uuid.uuid4().hex.encode())
-            there = cells.scan() if found is not None else []
+            keys = [self._identity_key(), self._identity_key(1), _IDENTITY]
+            there = cells.scan() if self._is_any(keys) else []
+            known = {cell.key: cell for cell in there}
+            found = [known[key] for key in keys if key in known]
+            self.identity = found[0].body.decode() if found else ""
             if seconds is not None:
                 self._acquire(there, seconds)
-                found = found or cells.put(_IDENTITY, uuid.uuid4().hex.encode())
-            self.identity = found.body.decode() if found else ""
+                self.identity = self.identity or uuid.uuid4().hex
+                self._write_identity()
+                self._drop([known[_IDENTITY].id] if _IDENTITY in known else [])
             self._learn(there)
         except BaseException:
             self._lock.release()
@@ -139,32 +180,32 @@ class QueueStore:
         self._thread.start()
 
     def take_over(self) -> None:
-        """See ``LeaseStore``."""
+        """Keep the previous owner from finishing open batches."""
         self._take(fresh=False)
 
     def forget_reads(self) -> None:
-        """See ``LeaseStore``."""
+        """Forget which leases of open batches were read: another query has read them."""
         self._take(fresh=True)
 
     def open_batches(self) -> list[int]:
-        """See ``LeaseStore``."""
+        """The numbers of the open batches, lowest first."""
         with self._turn:
             if self._look or self._only_looks:
                 self._find_more()
             return [n for n, journal in sorted(self._journals.items()) if not journal.over]
 
     def highest(self) -> int:
-        """See ``LeaseStore``."""
+        """The highest number of any batch; 0 if there has been none."""
         return max(self._journals, default=self._done)
 
     def highest_done(self) -> int:
-        """See ``LeaseStore``."""
+        """The highest number of a finished batch; 0 if there has been none."""
         return max([n for n, journal in self._journals.items() if journal.over] + [self._done])
 
     def begin(
         self, number: int, plans: Sequence[PartitionPlan], first: pa.RecordBatch | None
     ) -> None:
-        """See ``LeaseStore``.
+        """Create a batch. ``first``: jobs that are already fetched, for partition 0.
 
         Raises:
             LeaseError: another process has planned the batch.
@@ -172,6 +213,7 @@ class QueueStore:
         """
         with self._turn:
             self._lock.check()
+            self._write_identity()
             self._look = True
             pages = RowsWriter(self._cells, number)
             if first is not None:
@@ -197,7 +239,7 @@ class QueueStore:
             self._look = False
 
     def plans(self, number: int) -> list[PartitionPlan] | None:
-        """See ``LeaseStore``."""
+        """The partitions of an open batch; None if there is no such batch."""
         with self._turn:
             journal = self._journals.get(number)
             if journal is None or journal.over:
@@ -205,12 +247,12 @@ class QueueStore:
             return list(journal.plans or ())
 
     def nodes(self, number: int) -> list[str]:
-        """See ``LeaseStore``."""
+        """The addresses in the plan of a batch that is open or to be acknowledged."""
         with self._turn:
             return [plan.address for plan in self._journals[number].plans or ()]
 
     def leases(self, number: int) -> list[Lease]:
-        """See ``LeaseStore``."""
+        """The non-empty leases of a batch that is open or to be acknowledged."""
         with self._turn:
             journal = self._journals.get(number)
             if journal is None or journal.plans is None:
@@ -230,7 +272,7 @@ class QueueStore:
             return [lease for lease in found if lease.ids]
 
     def finish(self, number: int) -> None:
-        """See ``LeaseStore``.
+        """Finish a batch: no lease can be added to it any more.
 
         Raises:
             LeaseError: another process has taken the batch over.
@@ -243,15 +285,15 @@ class QueueStore:
             append(journal, self._cells, partial(self._if_owned, journal, over))
 
     def to_acknowledge(self) -> list[int]:
-        """See ``LeaseStore``."""
+        """The batches that are finished but not yet cleared, lowest first."""
         with self._turn:
             return sorted(n for n, journal in self._journals.items() if journal.over)
 
     def clear(self, number: int) -> None:
-        """See ``LeaseStore``. Batches are cleared in order."""
+        """Delete a finished batch, whose jobs are all acknowledged; batches in order."""
         with self._turn:
             text = f"{self._lock.number}".encode()
-            cell = self._cells.put(f"{_DONE}{number}", text)
+            cell = self._cells.put(f"{_DONE}{number}", text, _MARK)
             journal = self._journals.pop(number)
             for lease in journal.leases.values():
                 self._ids.pop(lease.nonce, None)
@@ -260,7 +302,7 @@ class QueueStore:
             self._drop([*journal.pages(), *journal.cells, *before])
 
     def close(self) -> None:
-        """See ``LeaseStore``."""
+        """Unlock it, and close connections. May be called again."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -269,6 +311,25 @@ class QueueStore:
             self._lock.use(self._cells)
             self._lock.release()
             self._cells.close()
+
+    # ---- the identity ---------------------------------------------------------------------------
+
+    def _identity_key(self, before: int = 0) -> str:
+        return f"{_IDENTITY}/{int(self._clock() // LIFE) - before}"
+
+    def _is_any(self, keys: Iterable[str]) -> bool:
+        """Whether any of these cells exists, as far as is known."""
+        try:
+            return any(self._cells.find(key) is not None for key in keys)
+        except WireError:  # nodes are away
+            return True
+
+    def _write_identity(self) -> None:
+        """Write the identity for the current period, unless that has been done."""
+        key = self._identity_key()
+        if key != self._written:
+            self.identity = self._cells.put(key, self.identity.encode(), _MARK).body.decode()
+            self._written = key
 
     # ---- existing batches -----------------------------------------------------------------------
 
@@ -294,11 +355,23 @@ class QueueStore:
                 catch_up(journal, self._cells)
                 if journal.plans is not None:
                     self._journals[number] = journal
-        if not self._only_looks:
-            over = [cell for cell in there if 0 < _batch_of(cell) <= self._done]
-            over += [cell for number, cell in done.items() if number < self._done]
-            self._drop([cell.id for cell in over])
         self._find_more()
+        if not self._only_looks:
+            numbers = {_batch_of(cell) for cell in there}
+            over = {n for n in numbers if 0 < n <= self._done or (n and self._has_expired(n))}
+            old = [cell for cell in there if _batch_of(cell) in over]
+            old += [cell for number, cell in done.items() if number < self._done]
+            self._drop([cell.id for cell in old])
+
+    def _has_expired(self, number: int) -> bool:
+        """Whether it is known that a batch has no plan any more, so that what is left of it must
+        not come into a later batch of the same number."""
+        if number in self._journals:
+            return False
+        try:
+            return self._cells.find(f"{number}/0") is None
+        except WireError:
+            return False
 
     def _find_more(self) -> None:
         """Look for batches after the last known one."""

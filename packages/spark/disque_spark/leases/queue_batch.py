@@ -14,7 +14,7 @@ from disque_spark.leases.store import LeaseError
 
 
 class QueueBatch:
-    """A batch of a lease queue, as a ``TaskBatch``.
+    """A batch of a lease queue, as seen by the tasks that fetch and read its jobs.
 
     Args:
         cells: the cells of the queue; closed with this object.
@@ -35,7 +35,7 @@ class QueueBatch:
         return f"{self._name}, batch {self.journal.number}"
 
     def jobs(self, number: int) -> Iterable[pa.RecordBatch] | None:
-        """See ``TaskBatch``."""
+        """The jobs of a partition's lease, to be iterated once; None if there is no lease yet."""
         if number in self._drafts:
             return self._drafts[number].spool.read(set(self.journal.leases[number].without))
         catch_up(self.journal, self.cells)
@@ -45,13 +45,18 @@ class QueueBatch:
         return read_rows(self.cells, lease.rows, lease.without)
 
     def draft(self, schema: pa.Schema) -> "QueueDraft":
-        """See ``TaskBatch``."""
+        """Begin a lease with jobs of ``schema``, whose first column has their ids.
+
+        Raises:
+            LeaseError: there is no such batch, or it is finished.
+        """
         if self.journal.plans is None or self.journal.over:
             raise LeaseError(f"{self}: finished, or does not exist; this attempt is too late")
         return QueueDraft(self, schema)
 
     def mark_read(self, number: int) -> None:
-        """See ``TaskBatch``."""
+        """Record that a task passes a partition's jobs to Spark. Does nothing if the batch is
+        finished."""
         nonce = uuid.uuid4().hex
         read = JournalEntry(words.READ, self.owner, nonce, partition=number)
 
@@ -62,7 +67,7 @@ class QueueBatch:
         append(self.journal, self.cells, make)
 
     def leased(self) -> set[str]:
-        """See ``TaskBatch``."""
+        """The ids in all existing leases of the batch."""
         return {id for lease in self.journal.leases.values() for id in self._ids_of(lease)}
 
     def lease(self, number: int, draft: "QueueDraft") -> bool:
@@ -89,7 +94,7 @@ class QueueBatch:
         return True
 
     def close(self) -> None:
-        """See ``TaskBatch``."""
+        """Close connections and files."""
         for draft in self._drafts.values():
             draft.spool.close()
         self.cells.close()
@@ -101,7 +106,7 @@ class QueueBatch:
 
 
 class QueueDraft:
-    """A lease under construction, as a ``LeaseDraft``.
+    """A lease under construction, invisible to others before ``publish``.
 
     Attributes:
         jobs: ids of all its jobs.
@@ -118,20 +123,22 @@ class QueueDraft:
         self._kept = False
 
     def append(self, jobs: pa.RecordBatch) -> None:
-        """See ``LeaseDraft``."""
+        """Add jobs at the end."""
         self.jobs.update(jobs.column(0).to_pylist())
         self.spool.append(jobs)
         self.pages.append(jobs)
 
     def publish(self, number: int) -> bool:
-        """See ``LeaseDraft``."""
+        """Make it the lease of partition ``number``: durable, complete and immutable. Leaves out
+        jobs that are in another lease of the batch, because two nodes delivered them. Returns False
+        if another attempt was first, or the batch is finished."""
         self.pages.finish()
         self._kept = True  # the outcome may remain unknown: then a lease may need the pages
         self._published = self._kept = self._batch.lease(number, self)
         return self._published
 
     def close(self) -> None:
-        """See ``LeaseDraft``."""
+        """Discard it, unless it is published."""
         if not self._published:
             self.spool.close()
         if not self._kept:

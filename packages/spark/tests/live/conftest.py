@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from disque_spark import register
 from disque_spark.audit.run import audit
 from packages.spark.tests.support import quick_java
-from packages.spark.tests.support.lease_reader import Reader, place_for
+from packages.spark.tests.support.lease_reader import Reader, place_at
 from packages.spark.tests.support.planted_lines import Key
 from packages.spark.tests.support.s3 import s3, s3_server
 from packages.spark.tests.support.spark_home import spark_home
@@ -154,9 +154,8 @@ def whole(
     return output
 
 
-@pytest.fixture(params=["directory", "disque"])
-def reader(request: pytest.FixtureRequest, tmp_path: Path, node: LiveNode) -> Iterator[Reader]:
-    place = place_for(request.param, tmp_path, node)
-    reader = Reader(place, [f"127.0.0.1:{node.port}"])
+@pytest.fixture
+def reader(node: LiveNode) -> Iterator[Reader]:
+    reader = Reader(place_at(node), [f"127.0.0.1:{node.port}"])
     yield reader
     reader.planner.close()

@@ -1,7 +1,9 @@
 """Archiving queues of real nodes into tables."""
 
+import json
 import os
 import signal
+from contextlib import closing
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -24,11 +26,14 @@ from disque_spark.lakehouse.columns import BAD
 from disque_spark.lakehouse.formats import table_of
 from disque_spark.lakehouse.settings import TableError, TableSettings
 from disque_spark.lakehouse.table import Table, Upkeep
+from disque_spark.leases.cells import QueueCells
+from disque_spark.leases.lock import number_of
+from packages.spark.tests.support.lease_reader import left_at
 from tests.support.harness import LiveNode, NodeFactory, wait_until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
-NOTHING = [b"0", []]
+NOTHING: list[object] = []
 SECOND = date(2026, 1, 2)
 
 
@@ -51,10 +56,6 @@ def run(spark: SparkSession, archive: Archive) -> int:
 
 def bodies_of(table: DataFrame) -> list[str]:
     return sorted(bytes(row["body"]).decode() for row in table.collect())
-
-
-def left_at(node: LiveNode) -> object:
-    return node.ask("JSCAN", 0, "BUSYLOOP", "STATE", "queued", "STATE", "active")
 
 
 def test_all_that_is_queued_is_archived_once_and_acknowledged(
@@ -146,19 +147,18 @@ def test_a_stream_that_is_told_to_stop_finishes_its_batch_and_acknowledges_it(
     total = archive.follow(query, lambda text: None, lambda: True)
     archive.acknowledge()
     assert query.isActive is False
-    left = left_at(node)
-    assert isinstance(left, list)
-    assert total == 30 - len(left[1])
+    assert total == 30 - len(left_at(node))
     assert read_archive(spark, table).count() == 20 + total
     assert run(spark, archive_of(node, table, "q")) == 30 - total
     assert left_at(node) == NOTHING
 
 
-def holders_of(lock: Path) -> list[int]:
-    """Return the processes that have locked a file."""
-    inode = f":{lock.stat().st_ino} "
-    lines = Path("/proc/locks").read_text().splitlines()
-    return [int(line.split()[4]) for line in lines if inode in line and "->" not in line]
+def driver_of(archive: Archive) -> int:
+    """The process that has locked the leases of an archive."""
+    place = archive.leases()
+    with closing(QueueCells(place.queue, place.nodes)) as cells:
+        [lock] = [cell for cell in cells.scan() if number_of(cell)]
+    return int(json.loads(lock.body)["pid"])
 
 
 def test_an_archive_whose_worker_is_killed_goes_on_until_it_is_told_to_stop(
@@ -173,8 +173,7 @@ def test_an_archive_whose_worker_is_killed_goes_on_until_it_is_told_to_stop(
 
     def progress(text: str) -> None:
         if not said:
-            for process in holders_of(table / LEASES / "lock"):
-                os.kill(process, signal.SIGKILL)
+            os.kill(driver_of(archive), signal.SIGKILL)
             # Earlier jobs could be delivered to the dead process, and would come back only after
             # minutes.
             wait_until(lambda: node.info("clients")["blocked_clients"] == "0")
@@ -188,6 +187,24 @@ def test_an_archive_whose_worker_is_killed_goes_on_until_it_is_told_to_stop(
     assert len(told) == 1
     archive.acknowledge()
     assert bodies_of(read_archive(spark, table)) == ["1", "2"]
+
+
+@pytest.mark.parametrize("left", ["batch-00000000000000000007", "done-00000000000000000007"])
+def test_leases_that_an_earlier_release_left_with_the_table_are_not_passed_over(
+    disque_server: NodeFactory, tmp_path: Path, left: str
+) -> None:
+    archive = archive_of(disque_server(), tmp_path / "table", "q")
+    directory = tmp_path / "table" / LEASES / left
+    directory.mkdir(parents=True)
+    (directory / "plan.json").write_text("{}")
+    with pytest.raises(ArchiveError, match=r"_leases has jobs .* run that release once more"):
+        archive.leases()
+    (directory / "plan.json").unlink()
+    if left.startswith("batch"):
+        directory.rmdir()
+    first = archive.leases()
+    assert archive_of(disque_server(), tmp_path / "table", "q").leases().queue == first.queue
+    assert archive_of(disque_server(), tmp_path / "other", "q").leases().queue != first.queue
 
 
 def test_a_batch_that_cannot_be_written_gives_a_short_reason(

@@ -18,7 +18,6 @@ from disque_spark import ack
 from packages.spark.tests.support.crash_app import ROWS, CrashingSource, Points
 from packages.spark.tests.support.crash_application import (
     LATE,
-    LEASES,
     LONG_ONLY,
     SOON,
     TWO_EXECUTORS,
@@ -47,14 +46,13 @@ def starting(tmp_path: Path, cluster: ClusterFactory) -> Iterator[Starting]:
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("leases", ["directory", pytest.param("disque", marks=LONG_ONLY)])
 def test_nothing_is_lost_when_workers_drivers_and_a_node_are_killed(
-    starting: Starting, leases: str
+    starting: Starting,
 ) -> None:
     """Kills a worker after GETJOB, another one during a read together with the node that most jobs
     came from, the driver's reader between two ACKJOBs, the driver after the sink's write, and the
     next driver's JVM during a read; then restarts it."""
-    application = starting("archive", leases=leases)
+    application = starting("archive")
     first, second, third = application.nodes
     application.points.arm("got")
     application.produce(first, SOON)
@@ -102,15 +100,12 @@ def killing(points: Points, point: str) -> "Future[None]":
 
 
 @pytest.mark.parametrize("point", ["got", "reading"])
-@LEASES
 def test_a_worker_that_dies_in_a_batch_read_loses_nothing(
-    spark: SparkSession, points: Points, node: LiveNode, point: str, leases: str
+    spark: SparkSession, points: Points, node: LiveNode, point: str
 ) -> None:
     for n in range(100):
         node.ask("ADDJOB", "q", f"body {n}", 0, "RETRY", 1)
-    directory = str(points.directory / "leases")
-    place = {"leaseDirectory": directory} if leases == "directory" else {"leaseQueue": "test"}
-    options = {"nodes": f"127.0.0.1:{node.port}", "queue": "q", **place}
+    options = {"nodes": f"127.0.0.1:{node.port}", "queue": "q", "leaseQueue": "test"}
     reader = spark.read.format(CrashingSource.name())
     frame = reader.options(points=str(points.directory), fetch="10", **options).load()
     killed = killing(points, point)
@@ -121,8 +116,7 @@ def test_a_worker_that_dies_in_a_batch_read_loses_nothing(
         wait_until(lambda: node.ask("QLEN", "q") == 100)
     found = [bytes(row.body).decode() for row in frame.collect()]
     assert sorted(found) == sorted(bodies(100))
-    queue = place.get("leaseQueue")
-    assert ack(place.get("leaseDirectory"), options["nodes"], lease_queue=queue) == 100
+    assert ack(nodes=options["nodes"], lease_queue="test") == 100
     assert jobs_at(node) == 0
 
 
@@ -171,11 +165,8 @@ def killer(application: Application, what: str) -> Callable[[int], None]:
         ),
     ],
 )
-@LEASES
-def test_a_stream_loses_nothing_at_any_point(
-    starting: Starting, what: str, point: str, leases: str
-) -> None:
-    application = starting("archive", leases=leases)
+def test_a_stream_loses_nothing_at_any_point(starting: Starting, what: str, point: str) -> None:
+    application = starting("archive")
     application.points.arm(point)
     # Jobs that are in no lease, or queued on a dead node, come back after their retry time.
     retry = SOON if point == "got" or what == "node" else LATE
@@ -195,13 +186,10 @@ def test_a_stream_loses_nothing_at_any_point(
 
 @long
 @pytest.mark.parametrize("point", ["got", "reading", "sunk"])
-@LEASES
-def test_a_stream_goes_on_with_the_other_executor(
-    starting: Starting, point: str, leases: str
-) -> None:
+def test_a_stream_goes_on_with_the_other_executor(starting: Starting, point: str) -> None:
     """The query does not fail: another executor repeats the task, from its lease if there is
     one."""
-    application = starting("archive", master=TWO_EXECUTORS, leases=leases)
+    application = starting("archive", master=TWO_EXECUTORS)
     application.points.arm(point)
     application.produce(application.nodes[0], SOON if point == "got" else LATE)
     application.start()
@@ -222,11 +210,8 @@ def test_a_stream_goes_on_with_the_other_executor(
         *(("node", point) for point in ("got", "reading", "acking")),
     ],
 )
-@LEASES
-def test_a_batch_read_loses_nothing_at_any_point(
-    starting: Starting, what: str, point: str, leases: str
-) -> None:
-    application = starting("drain", leases=leases)
+def test_a_batch_read_loses_nothing_at_any_point(starting: Starting, what: str, point: str) -> None:
+    application = starting("drain")
     application.points.arm(point)
     # While one task is at these points, others may have taken jobs that are in no lease yet.
     taking = point in ("got", "reading")

@@ -50,7 +50,7 @@ STREAM = (
     + """
 register(spark)
 options = {"nodes": nodes, "queue": "q", "acks": "process", "maxJobsPerBatch": "200"}
-options["leaseDirectory"] = directory + "/leases"
+options["leaseQueue"] = "process"
 jobs = spark.readStream.format("disque").options(**options).load()
 def work(frame, number):
     process(frame, function, nodes=nodes, results="r", restarts=None)

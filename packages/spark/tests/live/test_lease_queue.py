@@ -5,19 +5,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from disque_spark.client import WireError
 from disque_spark.datasources.queues import read_options
-from disque_spark.leases.cells import QueueCells
+from disque_spark.leases.cells import LIFE, QueueCells
 from disque_spark.leases.keeper import ack, holding
 from disque_spark.leases.queue import QueuePlace
 from disque_spark.leases.store import LeaseError, PartitionPlan
 from tests.support import ROOT
 from tests.support.harness import ClusterFactory, LiveNode, NodeFactory, join, wait_until
+from tests.support.scripted_node import ScriptedNode
 
 SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("body", pa.binary(), nullable=False)])
 
@@ -93,6 +93,36 @@ def test_another_node_can_take_over_and_extend_a_batch(cluster: ClusterFactory) 
         assert (third.open_batches(), third.to_acknowledge(), third.highest()) == ([], [], 1)
 
 
+def test_all_leases_expire_some_time(node: LiveNode) -> None:
+    """What a query leaves that never comes back, and what one leaves that has finished."""
+    place = QueuePlace("test", at(node))
+
+    def lives() -> list[int]:
+        reply = node.ask("JSCAN", 0, "BUSYLOOP", "QUEUE", "spark-leases/test", "REPLY", "all")
+        assert isinstance(reply, list)
+        jobs = [dict(zip(job[::2], job[1::2], strict=True)) for job in reply[1]]
+        return [job[b"ttl"] for job in jobs if job[b"state"] != b"acked"]
+
+    with closing(place.open()) as log:
+        log.begin(1, [PartitionPlan(at(node)[0], 9)], rows("J-1"))
+        assert len(lives()) >= 5  # the identity, a lock, a plan, and a page each of ids and rows
+        assert max(lives()) <= 2 * LIFE
+        log.finish(1)
+        log.clear(1)
+    assert len(lives()) == 2  # the identity, and the number of the batch
+    assert max(lives()) <= 2 * LIFE
+
+
+def test_a_node_without_extensions_is_named_with_what_there_is_for_it() -> None:
+    def answer(request: list[bytes]) -> bytes:
+        if request[0] == b"HELLO":
+            return b"*2\r\n:1\r\n$2\r\nab\r\n"
+        return b"-ERR syntax error\r\n"
+
+    with ScriptedNode(answer) as node, pytest.raises(LeaseError, match="ackOnRead"):
+        QueuePlace("test", (node.address,)).open()
+
+
 def test_too_few_nodes_are_an_error_and_not_an_empty_queue(cluster: ClusterFactory) -> None:
     nodes = cluster(3)
     place = QueuePlace("test", at(*nodes))
@@ -160,7 +190,7 @@ def test_a_queue_of_leases_has_one_user_and_a_killed_one_keeps_no_lock(node: Liv
 
 
 def test_a_place_is_an_option_and_can_be_sent_to_executors(node: LiveNode) -> None:
-    options = {"nodes": at(node)[0], "queue": "q", "leases": "disque", "leaseQueue": "orders"}
+    options = {"nodes": at(node)[0], "queue": "q", "leaseQueue": "orders"}
     place = read_options(options, batch=False).leases
     assert isinstance(place, QueuePlace)
     assert pickle.loads(pickle.dumps(place)) == place
@@ -168,7 +198,7 @@ def test_a_place_is_an_option_and_can_be_sent_to_executors(node: LiveNode) -> No
         pass
 
 
-def test_ack_and_holding_name_a_queue_or_a_directory(node: LiveNode, tmp_path: Path) -> None:
+def test_ack_and_holding_name_a_queue(node: LiveNode) -> None:
     id = node.ask("ADDJOB", "q", "body", 0)
     assert isinstance(id, bytes)
     node.ask("GETJOB", "FROM", "q")
@@ -181,10 +211,6 @@ def test_ack_and_holding_name_a_queue_or_a_directory(node: LiveNode, tmp_path: P
         batch.close()
     assert node.ask("SHOW", id) is None
     assert ack(nodes=at(node), lease_queue="test") == 0
-    with pytest.raises(ValueError, match="lease_directory or lease_queue"):
-        ack()
-    with pytest.raises(ValueError, match="lease_directory or lease_queue"):
-        ack(tmp_path, lease_queue="test")
 
 
 def test_a_cluster_that_becomes_smaller_has_fewer_copies(

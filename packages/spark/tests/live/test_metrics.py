@@ -51,7 +51,7 @@ def test_any_query_reports_its_batches_and_its_failure(
         spark.readStream.format("disque")
         .option("nodes", f"127.0.0.1:{node.port}")
         .option("queue", "q")
-        .option("leaseDirectory", str(tmp_path / "leases"))
+        .option("leaseQueue", "test")
         .load()
     )
 

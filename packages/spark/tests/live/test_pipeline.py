@@ -10,19 +10,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from disque_spark import pipeline
-from disque_spark.archive import LEASES
+from disque_spark.archive import Archive
 from disque_spark.audit.manifest import Manifest
-from disque_spark.cli import checks, commands
-from disque_spark.leases.directory import LeaseLog
+from disque_spark.cli import commands
+from disque_spark.leases.queue import QueuePlace
 from disque_spark.session import speak_utf8
 from packages.spark.tests.support import quick_java
+from packages.spark.tests.support.lease_reader import left_at
 from packages.spark.tests.support.planted_log import NODES, generate
 from tests.support import ROOT
 from tests.support.harness import HANG_SECONDS, LiveNode, NodeFactory, wait_until
@@ -226,7 +227,6 @@ def test_arguments_that_spark_would_misread_are_refused(command: Command, tmp_pa
         (("replay", "--archive", audit), "--archive"),
         (("replay", "--archive", log, "--audit", audit), "--audit"),
         (("archive", "--output", tmp_path / "t*", "--queue", "q"), "--output"),
-        ((*archive, "q", "--option", "leaseDirectory=/tmp/x"), "leaseDirectory"),
         ((*archive, "q", "--option", "CHECKPOINTLOCATION=/tmp/x"), "CHECKPOINTLOCATION"),
         ((*archive, ""), "''"),
         ((*archive, "__HIVE_DEFAULT_PARTITION__"), "__HIVE"),
@@ -245,6 +245,15 @@ def test_arguments_that_spark_would_misread_are_refused(command: Command, tmp_pa
     for queue in ("q" * 249, ":" * 83, " r "):
         assert command(*archive, queue, "--nodes", "127.0.0.1:1", "--available-now") == 1
         assert ":1: " in command.err
+
+
+def test_the_directory_for_leases_of_earlier_releases_is_refused(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command.spark = None
+    with pytest.raises(SystemExit):
+        command("archive", "--queue", "q", "--output", tmp_path, "--lease-directory", "/tmp/x")
+    assert "--lease-directory: leases are in Disque now" in capsys.readouterr().err
 
 
 class Threw(ValueError):
@@ -320,10 +329,11 @@ def test_two_archives_do_not_write_to_one_table(
     command: Command, disque_server: NodeFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = disque_server()
-    monkeypatch.setattr(checks, "WAIT_SECONDS", 0.0)
     command.spark = None
     nodes = ("--nodes", f"127.0.0.1:{node.port}")
-    with LeaseLog(tmp_path / "table" / LEASES):
+    first = Archive([f"127.0.0.1:{node.port}"], ["q"], tmp_path / "table")
+    with closing(first.leases().open()):
+        monkeypatch.setattr(QueuePlace.open, "__defaults__", (0.0,))
         assert command("archive", *nodes, "--queue", "q", "--output", tmp_path / "table") == 1
     assert "in use" in command.err
     assert command.err.count("\n") == 1
@@ -367,7 +377,7 @@ def test_a_continuous_archive_ends_cleanly_when_it_is_terminated(
         status = command("archive", *nodes, "--queue", "q", "--output", table)
     assert (status, command.err) == (0, "")
     assert command.out == f"20 jobs archived in {table}\n"
-    assert node.ask("JSCAN", 0, "BUSYLOOP", "STATE", "queued", "STATE", "active") == [b"0", []]
+    assert left_at(node) == []
 
 
 def test_a_replay_that_is_interrupted_has_noted_what_it_has_added(

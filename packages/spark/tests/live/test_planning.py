@@ -1,18 +1,14 @@
 """Which node's turn it is in a read, and what is acknowledged when."""
 
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 
 from disque_spark.client import RefusedError
-from disque_spark.leases.directory import (
-    DirectoryPlace,
-)
 from disque_spark.leases.planner import Offset
 from disque_spark.leases.store import LeaseError, PartitionPlan
 from disque_trio.respclient.login import Login
-from packages.spark.tests.support.lease_reader import SCHEMA, Reader, add, jobs_at
+from packages.spark.tests.support.lease_model import ModelPlace
+from packages.spark.tests.support.lease_reader import SCHEMA, Reader, add, jobs_at, place_at
 from tests.support.harness import (
     ClusterFactory,
     LiveNode,
@@ -89,11 +85,9 @@ def test_a_batch_that_another_query_has_read_counts_when_it_is_read_again(
     assert node.ask("QLEN", "q") == 4
 
 
-def test_jobs_of_nodes_out_of_reach_come_through_the_others(
-    tmp_path: Path, cluster: ClusterFactory
-) -> None:
+def test_jobs_of_nodes_out_of_reach_come_through_the_others(cluster: ClusterFactory) -> None:
     near, far = cluster(2)
-    reader = Reader(DirectoryPlace(tmp_path / "leases"), [f"127.0.0.1:{near.port}"])
+    reader = Reader(place_at(near), [f"127.0.0.1:{near.port}"])
     try:
         add(far, 30)
         found: list[str] = []
@@ -112,15 +106,14 @@ def test_jobs_of_nodes_out_of_reach_come_through_the_others(
         reader.planner.close()
 
 
-def test_a_password_is_used_for_all_that_is_asked(
-    tmp_path: Path, disque_server: NodeFactory
-) -> None:
+def test_a_password_is_used_for_all_that_is_asked(disque_server: NodeFactory) -> None:
     node = disque_server("--requirepass", "secret")
     wire = node.wire()
     wire("AUTH", "secret")
     wire("ADDJOB", "q", "body 0", 0)
     address = f"127.0.0.1:{node.port}"
-    reader = Reader(DirectoryPlace(tmp_path / "leases"), [address], login=Login(password="secret"))
+    login = Login(password="secret")
+    reader = Reader(place_at(node)._replace(login=login), [address], login=login)
     try:
         one = reader.planner.latest(reader.planner.initial())
         assert reader.read(one) == ["body 0"]
@@ -128,33 +121,31 @@ def test_a_password_is_used_for_all_that_is_asked(
         assert wire("JSCAN", 0, "BUSYLOOP", "QUEUE", "q", "STATE", "active") == [b"0", []]
     finally:
         reader.planner.close()
-    other = Reader(DirectoryPlace(tmp_path / "others"), [address])
+    other = Reader(ModelPlace(), [address])
     try:
         with pytest.raises(RefusedError, match="NOAUTH"):
             other.planner.latest(other.planner.initial())
     finally:
         other.planner.close()
+    with pytest.raises(RefusedError, match="NOAUTH"):
+        place_at(node).open()
 
 
-def test_the_offset_of_another_directory_acknowledges_nothing(
-    reader: Reader, node: LiveNode
-) -> None:
+def test_the_offset_of_other_leases_acknowledges_nothing(reader: Reader, node: LiveNode) -> None:
     add(node, 20)
     one = reader.planner.latest(reader.planner.initial())
     reader.read(one)
-    other = Offset(one.seq + 100, "another directory")
+    other = Offset(one.seq + 100, "other leases")
     assert reader.planner.plans(other) == []
     assert reader.planner.latest(other) == one
     assert jobs_at(node) == 20
 
 
-def test_a_batch_begins_although_the_node_of_its_first_jobs_is_lost_meanwhile(
-    tmp_path: Path,
-) -> None:
+def test_a_batch_begins_although_the_node_of_its_first_jobs_is_lost_meanwhile() -> None:
     job = {"id": "D-1", "queue": "q", "body": b"x", "nacks": 0, "additional_deliveries": 0}
     first = pa.RecordBatch.from_pylist([{**job, "node": "n", "ctime": None}], schema=SCHEMA)
     with ScriptedNode(lambda request: None) as node:
-        reader = Reader(DirectoryPlace(tmp_path), [node.address])
+        reader = Reader(ModelPlace(), [node.address])
         planner = reader.planner
         planner._nodes.lost(node.address)
         offset = planner._begin([], planner.initial(), node.address, first)
@@ -224,10 +215,8 @@ def test_a_checkpoint_that_went_back_does_not_repeat_a_batch_without_its_jobs(
         reader.planner.plans(one)
 
 
-def test_without_a_node_nothing_comes_and_acknowledging_is_put_off(
-    tmp_path: Path, node: LiveNode
-) -> None:
-    reader = Reader(DirectoryPlace(tmp_path / "leases"), [f"127.0.0.1:{node.port}"])
+def test_without_a_node_nothing_comes_and_acknowledging_is_put_off(node: LiveNode) -> None:
+    reader = Reader(ModelPlace(), [f"127.0.0.1:{node.port}"])
     add(node, 20)
     one = reader.planner.latest(reader.planner.initial())
     reader.read(one)
@@ -279,15 +268,13 @@ def test_a_queue_that_others_empty_after_the_plan_gives_an_empty_batch(
     assert reader.planner.latest(one) == one
 
 
-def test_what_a_leaving_node_has_takes_no_place_in_batches(
-    tmp_path: Path, disque_server: NodeFactory
-) -> None:
+def test_what_a_leaving_node_has_takes_no_place_in_batches(disque_server: NodeFactory) -> None:
     staying, leaving = disque_server(), disque_server()
     add(staying, 2)
     add(leaving, 500)
     leaving.ask("CLUSTER", "LEAVING", "yes")
     nodes = [f"127.0.0.1:{node.port}" for node in (leaving, staying)]
-    reader = Reader(DirectoryPlace(tmp_path / "leases"), nodes)
+    reader = Reader(place_at(staying), nodes)
     try:
         one = reader.planner.latest(reader.planner.initial())
         assert len(reader.read(one)) == 2

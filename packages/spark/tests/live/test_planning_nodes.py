@@ -1,12 +1,11 @@
 """Batches continue while nodes restart and are killed."""
 
 import os
-from pathlib import Path
 
 import pytest
 
 from disque_spark.leases.queue import QueuePlace
-from packages.spark.tests.support.lease_reader import Reader, add, jobs_at, place_for
+from packages.spark.tests.support.lease_reader import Reader, add, jobs_at, place_at
 from tests.support.harness import (
     PATIENT,
     ClusterFactory,
@@ -18,13 +17,12 @@ from tests.support.harness import (
 )
 
 
-@pytest.mark.parametrize("kind", ["directory", "disque"])
 def test_a_node_that_restarts_in_the_middle_of_a_batch_loses_nothing(
-    tmp_path: Path, disque_server: NodeFactory, kind: str
+    disque_server: NodeFactory,
 ) -> None:
     files = ("--appendonly", "yes", "--appendfsync", "always")
     node = disque_server(*files)
-    reader = Reader(place_for(kind, tmp_path, node), [f"127.0.0.1:{node.port}"])
+    reader = Reader(place_at(node), [f"127.0.0.1:{node.port}"])
     options = ("--port", str(node.port), "--bind", "127.0.0.1", *files)
     again = None
     try:

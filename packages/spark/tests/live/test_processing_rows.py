@@ -19,14 +19,14 @@ from tests.support.harness import LiveNode, wait_until
 def read(spark: SparkSession, directory: Path, node: LiveNode, **options: str) -> DataFrame:
     """Return a batch of the queue ``q``."""
     reader = spark.read.format("disque").options(nodes=addresses(node)[0], queue="q")
-    reader = reader.options(leaseDirectory=str(directory / "leases"), acks="process")
+    reader = reader.options(leaseQueue=directory.name, acks="process")
     return reader.options(**options).load()
 
 
 def stream(spark: SparkSession, directory: Path, node: LiveNode, **options: str) -> DataFrame:
     """Return the queue ``q`` as a stream."""
     reader = spark.readStream.format("disque").options(nodes=addresses(node)[0], queue="q")
-    reader = reader.options(leaseDirectory=str(directory / "leases"), acks="process")
+    reader = reader.options(leaseQueue=directory.name, acks="process")
     return reader.options(**options).load()
 
 
@@ -46,7 +46,7 @@ def test_of_a_held_batch_only_what_succeeded_is_acknowledged(
     spark: SparkSession, node: LiveNode, tmp_path: Path
 ) -> None:
     add(node, [str(n) for n in range(20)], "RETRY", 60)
-    with holding(tmp_path / "leases", nodes=addresses(node)):
+    with holding(lease_queue=tmp_path.name, nodes=addresses(node)):
         frame = read(spark, tmp_path, node)
         summary = process(frame, odd_ones_fail, nodes=addresses(node), results="r")
     assert (summary.done, summary.failed, summary.results) == (10, 10, 10)
@@ -69,7 +69,7 @@ def test_a_batch_whose_worker_is_killed_is_done_and_what_was_done_is_not_done_ag
             os.kill(os.getpid(), signal.SIGKILL)
         return job.text()
 
-    with holding(tmp_path / "leases", nodes=addresses(node)):
+    with holding(lease_queue=tmp_path.name, nodes=addresses(node)):
         summary = process(
             read(spark, tmp_path, node), function, nodes=addresses(node), results="r", size=5
         )

@@ -12,6 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from disque_spark import ack, holding
 from disque_spark.progress import ProgressListener
+from packages.spark.tests.support.lease_reader import left_at
 from tests.support.harness import HANG_SECONDS, ClusterFactory, LiveNode, free_port, wait_until
 
 
@@ -33,10 +34,8 @@ def addresses(*nodes: LiveNode) -> str:
 
 
 def jobs_at(node: LiveNode) -> int:
-    """Return how many unacknowledged jobs the node holds."""
-    reply = node.ask("JSCAN", 0, "BUSYLOOP", "STATE", "queued", "STATE", "active")
-    assert isinstance(reply, list)
-    return len(reply[1])
+    """Return how many unacknowledged jobs the node holds, except leases."""
+    return len(left_at(node))
 
 
 def end(query: StreamingQuery) -> None:
@@ -61,7 +60,7 @@ class Stream:
         reader = (
             self.spark.readStream.format("disque")
             .option("nodes", addresses(*self.nodes))
-            .option("leaseDirectory", str(self.directory / "leases"))
+            .option("leaseQueue", self.directory.name)
         )
         if "queuePattern" not in options:
             reader = reader.option("queue", "q")
@@ -184,7 +183,7 @@ def test_a_table_that_knows_another_checkpoint_loses_nothing(
 
     def run() -> None:
         reader = spark.readStream.format("disque").option("nodes", addresses(node))
-        reader = reader.option("queue", "q").option("leaseDirectory", str(tmp_path / "leases"))
+        reader = reader.option("queue", "q").option("leaseQueue", "test")
         jobs = reader.option("maxJobsPerBatch", "4").load()
         writer = jobs.writeStream.format("parquet").option("path", str(tmp_path / "out"))
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -276,7 +275,7 @@ def batch(spark: SparkSession, tmp_path: Path, node: LiveNode) -> Reading:
 
     def load(**options: object) -> DataFrame:
         reader = spark.read.format("disque").option("nodes", addresses(node))
-        reader = reader.option("queue", "q").option("leaseDirectory", str(tmp_path / "leases"))
+        reader = reader.option("queue", "q").option("leaseQueue", "test")
         for name, value in options.items():
             reader = reader.option(name, str(value))
         return reader.load()
@@ -293,7 +292,7 @@ def test_a_batch_is_the_same_until_it_is_acknowledged(
     add(node, "q", 5, first=700)
     assert sorted(batch(partitionsPerNode=2).collect()) == sorted(first)
     assert jobs_at(node) == 705
-    assert ack(tmp_path / "leases", addresses(node)) == 700
+    assert ack(nodes=addresses(node), lease_queue="test") == 700
     assert jobs_at(node) == 5
     assert len(batch().collect()) == 5
 
@@ -304,14 +303,14 @@ def test_holding_acknowledges_at_the_end_and_not_after_an_error(
     add(node, "q", 10)
 
     def fails() -> None:
-        with holding(tmp_path / "leases"):
+        with holding(nodes=addresses(node), lease_queue="test"):
             assert batch().count() == 10
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fails()
     assert jobs_at(node) == 10
-    with holding(tmp_path / "leases"):
+    with holding(nodes=addresses(node), lease_queue="test"):
         assert batch().count() == 10
     assert jobs_at(node) == 0
 
@@ -319,11 +318,11 @@ def test_holding_acknowledges_at_the_end_and_not_after_an_error(
 def test_a_batch_can_have_a_limit(batch: Reading, tmp_path: Path, node: LiveNode) -> None:
     add(node, "q", 30)
     assert batch(maxJobsPerBatch=20, partitionsPerNode=3).count() == 20
-    ack(tmp_path / "leases")
+    ack(nodes=addresses(node), lease_queue="test")
     assert batch(maxJobsPerBatch=20).count() == 10
 
 
-def test_ack_on_read_needs_no_lease_directory(spark: SparkSession, node: LiveNode) -> None:
+def test_ack_on_read_needs_no_leases(spark: SparkSession, node: LiveNode) -> None:
     add(node, "q", 30)
     reader = spark.read.format("disque").option("nodes", addresses(node)).option("queue", "q")
     assert reader.option("ackOnRead", "true").load().count() == 30
@@ -343,7 +342,7 @@ def test_queues_of_a_pattern_are_read(spark: SparkSession, node: LiveNode, tmp_p
         add(node, queue, 5)
     reader = spark.read.format("disque").option("nodes", addresses(node)).option("fetch", 2)
     reader = reader.option("queuePattern", "mail.*").option("minPartitions", 3)
-    frame = reader.option("leaseDirectory", str(tmp_path / "leases")).load()
+    frame = reader.option("leaseQueue", "test").load()
     assert frame.rdd.getNumPartitions() == 3
     assert sorted(row.queue for row in frame.collect()) == ["mail.a"] * 5 + ["mail.b"] * 5
 
@@ -367,8 +366,17 @@ def test_the_progress_of_a_stream_tells_what_is_behind_it(
 
 
 def test_an_option_that_is_missing_is_named(spark: SparkSession) -> None:
-    with pytest.raises(PySparkException, match="leaseDirectory"):
+    with pytest.raises(PySparkException, match="leaseQueue: expected a name"):
         spark.read.format("disque").option("queue", "q").load().collect()
+
+
+@pytest.mark.parametrize("more", [{}, {"leaseQueue": "a"}, {"ackOnRead": "true"}])
+def test_a_lease_directory_is_refused_with_what_to_do(
+    spark: SparkSession, more: dict[str, str]
+) -> None:
+    reader = spark.read.format("disque").options(queue="q", leaseDirectory="/x", **more)
+    with pytest.raises(PySparkException, match=r"leaseDirectory: leases are in Disque .*leaseQ"):
+        reader.load()
 
 
 def test_without_a_node_a_batch_reports_it(batch: Reading) -> None:

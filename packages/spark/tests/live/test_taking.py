@@ -1,28 +1,24 @@
 """Which jobs the tasks of a read take from nodes, and keep from being delivered again."""
 
 import resource
-from pathlib import Path
+from contextlib import closing
 
 import pyarrow as pa
 import pytest
 
 from disque_spark.client import BlockingClient, WireError
 from disque_spark.datasources.queues import read_options
-from disque_spark.leases.directory import (
-    DirectoryBatch,
-    DirectoryPlace,
-    LeaseFile,
-    LeaseLog,
-    batch_path,
-    leased_ids,
-)
 from disque_spark.leases.division import divided, shares
 from disque_spark.leases.fetch import FIRST_FETCH, ReadOptions, leased, take
-from disque_spark.leases.keeper import LeaseKeeper, ack
+from disque_spark.leases.keeper import LeaseKeeper
 from disque_spark.leases.planner import Planner
+from disque_spark.leases.queue import QueuePlace
+from disque_spark.leases.queue_batch import QueueDraft
 from disque_spark.leases.store import LeaseError, PartitionPlan
 from disque_spark.options import OptionError
-from packages.spark.tests.support.lease_reader import SCHEMA, Reader, add, jobs_at
+from disque_trio.respclient.login import Login
+from packages.spark.tests.support.lease_model import ModelPlace
+from packages.spark.tests.support.lease_reader import SCHEMA, Reader, add, jobs_at, place_at
 from tests.support.harness import (
     LiveNode,
     free_port,
@@ -43,64 +39,65 @@ def test_large_jobs_are_fetched_a_few_at_a_time(
     assert taken == [16] + [3] * 8
 
 
-def test_a_full_disk_fails_the_task_and_gives_the_jobs_back(tmp_path: Path, node: LiveNode) -> None:
+def read(place: ModelPlace, share: PartitionPlan, fetch: int = 500) -> list[pa.RecordBatch]:
+    """What a task reads as partition 0 of batch 1."""
+    batch = place.batch(1, place.log.owner, share.address)
+    return list(leased(batch, 0, share, ReadOptions(("q",), fetch=fetch), SCHEMA))
+
+
+def test_a_full_disk_fails_the_task_and_gives_the_jobs_back(node: LiveNode) -> None:
     wire = node.wire()
     for _ in range(10):
         wire("ADDJOB", "q", b"x" * 50_000, 0, "RETRY", 600)
     share = PartitionPlan(f"127.0.0.1:{node.port}", 10)
-    with LeaseLog(tmp_path) as log:
-        log.begin(1, [share], None)
-        batch = batch_path(tmp_path, 1)
-        before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
-        try:
-            with pytest.raises(OSError, match="too large"):
-                list(leased(DirectoryBatch(batch), 0, share, ReadOptions(("q",)), SCHEMA))
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        assert [path.name for path in batch.iterdir()] == ["plan.json"]
-        assert node.ask("QLEN", "q") == 10
-        again = list(leased(DirectoryBatch(batch), 0, share, ReadOptions(("q",)), SCHEMA))
-        assert sum(rows.num_rows for rows in again) == 10
+    place = ModelPlace()
+    place.open().begin(1, [share], None)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            read(place, share)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert place.pages() == 0
+    assert place.log.leases(1) == []
+    assert node.ask("QLEN", "q") == 10
+    assert sum(rows.num_rows for rows in read(place, share)) == 10
 
 
-def test_a_task_that_comes_when_the_batch_is_over_fails(tmp_path: Path, node: LiveNode) -> None:
+def test_a_task_that_comes_when_the_batch_is_over_fails(node: LiveNode) -> None:
     add(node, 3)
     share = PartitionPlan(f"127.0.0.1:{node.port}", 3)
-    with LeaseLog(tmp_path) as log:
-        log.begin(1, [share], None)
-        batch = batch_path(tmp_path, 1)
-        log.finish(1)
-        with pytest.raises(LeaseError):
-            list(leased(DirectoryBatch(batch), 0, share, ReadOptions(("q",)), SCHEMA))
-        assert node.ask("QLEN", "q") == 3
+    place = ModelPlace()
+    place.open().begin(1, [share], None)
+    place.log.finish(1)
+    with pytest.raises(LeaseError):
+        read(place, share)
+    assert node.ask("QLEN", "q") == 3
 
 
 @pytest.mark.parametrize(
     ("options", "batch", "reason"),
     [
-        ({"queue": "q"}, False, "leaseDirectory"),
-        ({"queue": "q"}, True, "leaseDirectory"),
+        ({"queue": "q"}, False, "leaseQueue: expected a name"),
+        ({"queue": "q"}, True, "leaseQueue: expected a name"),
         ({"leases": "disque", "queue": "q"}, False, "leaseQueue: expected a name"),
-        ({"leaseQueue": "a", "leaseDirectory": "/x", "queue": "q"}, False, "leaseDirectory"),
-        ({"leaseQueue": "a", "leases": "directory", "queue": "q"}, False, "leaseQueue"),
+        ({"leaseQueue": "a", "leases": "directory", "queue": "q"}, False, "leases: .*disque"),
+        ({"leaseQueue": "a" * 257, "queue": "q"}, False, "leaseQueue"),
         ({"leaseQueue": "spark-leases/a", "queue": "q"}, False, "leaseQueue"),
-        ({"leases": "s3", "queue": "q"}, False, "leases: expected directory or disque"),
-        ({"leaseDirectory": "/x"}, False, "queue or queues"),
-        ({"leaseDirectory": "/x", "queue": "q", "queues": "a,b"}, False, "queue or queues"),
-        ({"leaseDirectory": "/x", "queues": "a,,b"}, False, "queue or queues"),
-        ({"leaseDirectory": "hdfs://x/y", "queue": "q"}, False, "workers can open"),
-        ({"leaseDirectory": "file://other/y", "queue": "q"}, False, "this machine"),
-        ({"leaseDirectory": "/x", "queue": "q", "nodes": "a:7711,b:x"}, False, "nodes: .*b:x"),
-        ({"leaseDirectory": "/x", "queue": "q", "nodes": ":7711"}, False, "nodes"),
-        ({"leaseDirectory": "/x", "queue": "q", "fetch": "0"}, False, "fetch"),
-        ({"leaseDirectory": "/x", "queue": "q", "queuePattern": "q*"}, False, "queuePattern"),
-        ({"leaseDirectory": "/x", "queuePattern": ""}, False, "queuePattern"),
-        ({"leaseDirectory": "/x", "queue": "q", "minPartitions": "0"}, False, "minPartitions"),
-        ({"leaseDirectory": "/x", "queue": "q", "maxBytesPerBatch": "0"}, False, "maxBytes"),
+        ({"leaseQueue": "x"}, False, "queue or queues"),
+        ({"leaseQueue": "x", "queue": "q", "queues": "a,b"}, False, "queue or queues"),
+        ({"leaseQueue": "x", "queues": "a,,b"}, False, "queue or queues"),
+        ({"leaseQueue": "x", "queue": "q", "nodes": "a:7711,b:x"}, False, "nodes: .*b:x"),
+        ({"leaseQueue": "x", "queue": "q", "nodes": ":7711"}, False, "nodes"),
+        ({"leaseQueue": "x", "queue": "q", "fetch": "0"}, False, "fetch"),
+        ({"leaseQueue": "x", "queue": "q", "queuePattern": "q*"}, False, "queuePattern"),
+        ({"leaseQueue": "x", "queuePattern": ""}, False, "queuePattern"),
+        ({"leaseQueue": "x", "queue": "q", "minPartitions": "0"}, False, "minPartitions"),
+        ({"leaseQueue": "x", "queue": "q", "maxBytesPerBatch": "0"}, False, "maxBytes"),
         ({"queue": "q", "ackOnRead": "true", "maxBytesPerBatch": "1"}, True, "maxBytes"),
-        ({"leaseDirectory": "/x", "queue": "q", "maxJobsPerBatch": "0"}, False, "maxJobsPerBatch"),
-        ({"leaseDirectory": "/x", "queue": "q", "ackOnRead": "true"}, False, "ackOnRead"),
+        ({"leaseQueue": "x", "queue": "q", "maxJobsPerBatch": "0"}, False, "maxJobsPerBatch"),
+        ({"leaseQueue": "x", "queue": "q", "ackOnRead": "true"}, False, "ackOnRead"),
         ({"queue": "q", "ackOnRead": "true", "maxJobsPerBatch": "1"}, True, "maxJobsPerBatch"),
     ],
 )
@@ -109,9 +106,10 @@ def test_invalid_options_are_refused(options: dict[str, str], batch: bool, reaso
         read_options(options, batch)
 
 
-def test_driver_and_executors_name_the_same_directory_and_each_queue_once() -> None:
-    read = read_options({"leaseDirectory": "leases", "queues": "a, b,a"}, batch=False)
-    assert read.leases == DirectoryPlace(Path.cwd() / "leases")
+def test_driver_and_executors_name_the_same_leases_and_each_queue_once() -> None:
+    options = {"nodes": "a:1,b:2", "leaseQueue": "orders", "queues": "a, b,a"}
+    read = read_options(options, batch=False)
+    assert read.leases == QueuePlace("orders", ("a:1", "b:2"), Login())
     assert read.queues == ("a", "b")
 
 
@@ -131,70 +129,72 @@ def test_a_target_counts_what_was_taken_and_not_what_was_planned(
     assert reader.planner.latest(two) == two
 
 
-def test_tasks_whose_node_is_gone_have_no_jobs(tmp_path: Path) -> None:
-    with LeaseLog(tmp_path) as log:
-        share = PartitionPlan(f"127.0.0.1:{free_port()}", 10)
-        log.begin(1, [share], None)
-        batch = batch_path(tmp_path, 1)
-        assert list(leased(DirectoryBatch(batch), 0, share, ReadOptions(("q",)), SCHEMA)) == []
-        assert (batch / "0.arrow").exists()
+def test_tasks_whose_node_is_gone_have_no_jobs() -> None:
+    share = PartitionPlan(f"127.0.0.1:{free_port()}", 10)
+    place = ModelPlace()
+    place.open().begin(1, [share], None)
+    assert read(place, share) == []
+    batch = place.batch(1, place.log.owner, share.address)
+    assert list(batch.jobs(0) or ()) == []
+    assert list(batch.journal.leases) == [0]
 
 
 def test_jobs_of_an_attempt_that_was_not_first_go_back_to_their_queue(
-    tmp_path: Path, node: LiveNode, monkeypatch: pytest.MonkeyPatch
+    node: LiveNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(node, 10)
     share = PartitionPlan(f"127.0.0.1:{node.port}", 3)
-    with LeaseLog(tmp_path) as log:
-        log.begin(1, [share], None)
-        batch = batch_path(tmp_path, 1)
-        taking = ReadOptions(("q",), fetch=3)
-        other: list[pa.RecordBatch] = []
+    place = ModelPlace()
+    place.open().begin(1, [share], None)
+    other: list[pa.RecordBatch] = []
+    append = QueueDraft.append
 
-        append = LeaseFile.append
+    def slow(draft: QueueDraft, rows: pa.RecordBatch) -> None:
+        append(draft, rows)
+        monkeypatch.undo()
+        other.extend(read(place, share, 3))
 
-        def slow(file: LeaseFile, rows: pa.RecordBatch) -> None:
-            append(file, rows)
-            monkeypatch.undo()
-            other.extend(leased(DirectoryBatch(batch), 0, share, taking, SCHEMA))
-
-        monkeypatch.setattr(LeaseFile, "append", slow)
-        again = list(leased(DirectoryBatch(batch), 0, share, taking, SCHEMA))
-        assert [rows.to_pydict() for rows in again] == [rows.to_pydict() for rows in other]
-        assert node.ask("QLEN", "q") == 7
+    monkeypatch.setattr(QueueDraft, "append", slow)
+    again = read(place, share, 3)
+    assert [rows.to_pydict() for rows in again] == [rows.to_pydict() for rows in other]
+    assert node.ask("QLEN", "q") == 7
 
 
-def test_acknowledging_goes_on_where_a_lost_node_ended_it(tmp_path: Path, node: LiveNode) -> None:
+def test_acknowledging_goes_on_where_a_lost_node_ended_it(node: LiveNode) -> None:
     ids = add(node, 10)
 
     def dies(request: list[bytes]) -> bytes | None:
         return None
 
-    with ScriptedNode(dies) as gone, LeaseLog(tmp_path) as log:
-        rows = pa.RecordBatch.from_pydict({"id": ids})
-        log.begin(1, [PartitionPlan(gone.address, 10)], rows)
-        DirectoryBatch(batch_path(tmp_path, 1)).mark_read(0)
+    place = ModelPlace()
+    with ScriptedNode(dies) as gone, closing(place.open()) as log:
+        log.begin(1, [PartitionPlan(gone.address, 10)], leases_of(ids))
+        batch = place.batch(1, log.owner, gone.address)
+        assert batch.jobs(0) is not None
+        batch.mark_read(0)
         with pytest.raises(WireError):
             LeaseKeeper(log).finish()
         assert log.open_batches() == []
-        assert leased_ids(log.done_path(1), 0) == ids
+        assert [lease.ids for lease in log.leases(1)] == [ids]
         assert LeaseKeeper(log, [f"127.0.0.1:{node.port}"]).finish() == {1: 10}
         assert log.to_acknowledge() == []
     assert jobs_at(node) == 0
-    assert ack(tmp_path) == 0
 
 
-def test_working_keeps_leased_jobs_from_being_delivered_again(
-    tmp_path: Path, node: LiveNode
-) -> None:
+def leases_of(ids: list[str]) -> pa.RecordBatch:
+    """Rows of jobs for a lease."""
+    return pa.RecordBatch.from_pydict({"id": ids, "body": [b"x"] * len(ids)})
+
+
+def test_working_keeps_leased_jobs_from_being_delivered_again(node: LiveNode) -> None:
     ids = add(node, 20)
     node.ask("GETJOB", "COUNT", 20, "FROM", "q")
-    with LeaseLog(tmp_path) as log:
+    with closing(ModelPlace().open()) as log:
         # Half of them are in a lease of a node that is gone, so other nodes are asked.
         own = f"127.0.0.1:{node.port}"
-        log.begin(1, [PartitionPlan(own, 5)], pa.RecordBatch.from_pydict({"id": ids[:5]}))
+        log.begin(1, [PartitionPlan(own, 5)], leases_of(ids[:5]))
         gone = PartitionPlan(f"127.0.0.1:{free_port()}", 5)
-        log.begin(2, [gone], pa.RecordBatch.from_pydict({"id": ids[5:10]}))
+        log.begin(2, [gone], leases_of(ids[5:10]))
         holder = LeaseKeeper(log, [own])
 
         def not_leased_are_back() -> bool:
@@ -225,37 +225,35 @@ def has_one_job(request: list[bytes]) -> bytes:
     return {b"CLUSTER": b"$2\r\nno\r\n", b"WORKING": b":60\r\n"}.get(request[0], b"*-1\r\n")
 
 
-def test_working_is_sent_as_soon_as_a_lease_is_on_disk(tmp_path: Path) -> None:
+def test_working_is_sent_as_soon_as_there_is_a_lease() -> None:
     """Not a heartbeat later: a copy elsewhere may be about to be queued."""
     leases: list[list[str]] = []
+    place = ModelPlace()
 
     def answer(request: list[bytes]) -> bytes:
         if request == [b"WORKING", b"D-1"]:
-            leases.append(leased_ids(batch_path(tmp_path, 1), 0))
+            leases.extend(lease.ids for lease in place.log.leases(1))
         return has_one_job(request)
 
-    with ScriptedNode(answer) as node, LeaseLog(tmp_path) as log:
+    with ScriptedNode(answer) as node, closing(place.open()) as log:
         share = PartitionPlan(node.address, FIRST_FETCH)
         log.begin(1, [share], None)
-        assert list(
-            leased(DirectoryBatch(batch_path(tmp_path, 1)), 0, share, ReadOptions(("q",)), SCHEMA)
-        )
+        assert read(place, share)
     assert leases == [["D-1"]]
 
 
-def test_working_is_sent_at_once_for_jobs_that_the_driver_takes(tmp_path: Path) -> None:
+def test_working_is_sent_at_once_for_jobs_that_the_driver_takes() -> None:
     with ScriptedNode(has_one_job) as node:
-        planner = Reader(DirectoryPlace(tmp_path), [node.address]).planner
+        planner = Reader(ModelPlace(), [node.address]).planner
         start = planner.initial()
         assert planner.latest(start) != start
         assert [b"WORKING", b"D-1"] in node.requests
         planner.close()
 
 
-def test_a_starting_driver_sends_working_for_the_leases_it_finds(tmp_path: Path) -> None:
-    with ScriptedNode(has_one_job) as node, LeaseLog(tmp_path) as log:
-        lease = pa.RecordBatch.from_pydict({"id": ["D-old"]})
-        log.begin(1, [PartitionPlan(node.address, 1)], lease)
+def test_a_starting_driver_sends_working_for_the_leases_it_finds() -> None:
+    with ScriptedNode(has_one_job) as node, closing(ModelPlace().open()) as log:
+        log.begin(1, [PartitionPlan(node.address, 1)], leases_of(["D-old"]))
         holder = LeaseKeeper(log, [node.address])
         holder.start(3600)
         try:
@@ -301,8 +299,8 @@ def test_a_task_takes_no_more_bytes_than_it_may(node: LiveNode) -> None:
     assert sum(rows.num_rows for rows in taking(node, queues=("q",))) == 19
 
 
-def test_queues_of_a_pattern_are_read_when_they_appear(tmp_path: Path, node: LiveNode) -> None:
-    place = DirectoryPlace(tmp_path / "leases")
+def test_queues_of_a_pattern_are_read_when_they_appear(node: LiveNode) -> None:
+    place = place_at(node)
     options = ReadOptions(
         (), (f"127.0.0.1:{node.port}",), False, max_jobs=100, leases=place, pattern="mail.*"
     )

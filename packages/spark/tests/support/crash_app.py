@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,7 +39,6 @@ from disque_spark.datasources.queues import (
     StreamReader,
 )
 from disque_spark.leases import keeper
-from disque_spark.leases.directory import LeaseFile
 from disque_spark.leases.planner import Planner
 from disque_spark.leases.queue_batch import QueueDraft
 from disque_spark.link import NodeConnections
@@ -52,7 +51,7 @@ from packages.spark.tests.support import quick_java
 ROWS = 600  # rows to write
 FILLING = {"pipeline": "100", "replicate": "2"}
 LEASE_QUEUE = "crashing"
-_PUBLISH = ((LeaseFile, LeaseFile.publish), (QueueDraft, QueueDraft.publish))
+_PUBLISH = QueueDraft.publish
 
 
 class Points:
@@ -114,15 +113,11 @@ def stopping(points: Points, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
     """The batches of ``rows``, stopping between GETJOB and the lease, and in the middle of
     reading."""
 
-    for draft, publish in _PUBLISH:
+    def stop_and_publish(self: QueueDraft, number: int) -> bool:
+        points.pass_by("got")
+        return _PUBLISH(self, number)
 
-        def stop_and_publish(
-            self: object, number: int, publish: Callable[..., bool] = publish
-        ) -> bool:
-            points.pass_by("got")
-            return publish(self, number)
-
-        draft.publish = stop_and_publish  # type: ignore[method-assign, assignment]
+    QueueDraft.publish = stop_and_publish  # type: ignore[method-assign]
     for some in rows:
         yield some
         points.pass_by("reading")
@@ -234,18 +229,12 @@ class Program:
         directory: for all its files.
         nodes, queue: where jobs are.
         master: of Spark.
-        leases: where to keep them, ``directory`` or ``disque``.
     """
 
-    def __init__(self, directory: Path, nodes: str, queue: str, master: str, leases: str) -> None:
+    def __init__(self, directory: Path, nodes: str, queue: str, master: str) -> None:
         self.directory = directory
         self.points = Points(directory)
         self.options = {"nodes": nodes, "queue": queue, "points": str(directory)}
-        self.leases = (
-            {"leases": "disque", "leaseQueue": LEASE_QUEUE}
-            if leases == "disque"
-            else {"leaseDirectory": str(directory / "leases")}
-        )
         self.session = (
             SparkSession.builder.master(master)
             .config("spark.ui.enabled", "false")
@@ -296,7 +285,7 @@ class Program:
             maxJobsPerBatch="400",
             fetch="100",
             heartbeat="1",
-            **self.leases,
+            leaseQueue=LEASE_QUEUE,
             **self.options,
         )
         checkpoint = str(self.directory / "checkpoint")
@@ -308,14 +297,9 @@ class Program:
         path = self.directory / "archive" / f"batch={uuid.uuid4().hex}"
         stop_in_ack(self.points)
         try:
-            with holding(
-                self.leases.get("leaseDirectory"),
-                self.options["nodes"],
-                heartbeat=1,
-                lease_queue=self.leases.get("leaseQueue"),
-            ):
+            with holding(nodes=self.options["nodes"], lease_queue=LEASE_QUEUE, heartbeat=1):
                 reader = self.session.read.format(CrashingSource.name())
-                frame = reader.options(**self.leases, **self.options).load()
+                frame = reader.options(leaseQueue=LEASE_QUEUE, **self.options).load()
                 frame.write.parquet(str(path))
                 self.points.pass_by("sunk")
         except (PySparkException, Py4JJavaError) as problem:
@@ -344,9 +328,9 @@ class Program:
         self.follow(out.format(CrashingSource.name()).options(**options).start())
 
 
-def main(directory: Path, nodes: str, queue: str, what: str, master: str, leases: str) -> None:
+def main(directory: Path, nodes: str, queue: str, what: str, master: str) -> None:
     """Run one method of a ``Program`` until the file ``stop`` exists."""
-    program = Program(directory, nodes, queue, master, leases)
+    program = Program(directory, nodes, queue, master)
     act = {
         "archive": program.archive,
         "drain": program.drain,

@@ -18,7 +18,6 @@ from tests.support.harness import DRIVER_SECONDS, HANG_SECONDS, LiveNode, wait_u
 
 LONG = bool(os.environ.get("DISQUE_SPARK_CRASHES"))
 LONG_ONLY = pytest.mark.skipif(not LONG, reason="half a minute each; set DISQUE_SPARK_CRASHES")
-LEASES = pytest.mark.parametrize("leases", ["directory", "disque"])
 JOBS = 600  # before each kill, more than a batch
 TWO_EXECUTORS = "local-cluster[2,1,512]"
 SOON = 6  # s, retry time for tests that wait for it
@@ -31,7 +30,6 @@ class Application:
     Args:
         what: the method to run.
         master: of Spark.
-        leases: where they are kept, ``directory`` or ``disque``.
     """
 
     def __init__(
@@ -40,7 +38,6 @@ class Application:
         nodes: list[LiveNode],
         what: str,
         master: str = "local[2]",
-        leases: str = "directory",
     ) -> None:
         self.directory = directory
         self.points = Points(directory)
@@ -48,7 +45,6 @@ class Application:
         self.produced = 0
         self._what = what
         self._master = master
-        self._leases = leases
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir()
 
@@ -72,7 +68,6 @@ class Application:
             "q",
             self._what,
             self._master,
-            self._leases,
         ]
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(

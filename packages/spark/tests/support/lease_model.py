@@ -9,6 +9,8 @@ from random import Random
 
 from disque_spark.client import WireError
 from disque_spark.leases.journal import Cell
+from disque_spark.leases.queue import QueueStore
+from disque_spark.leases.queue_batch import QueueBatch
 
 
 class Killed(BaseException):
@@ -130,6 +132,30 @@ class ModelCells:
 
     def close(self) -> None:
         pass
+
+
+class ModelPlace:
+    """A place for leases in memory, see ``queue.QueuePlace``.
+
+    Attributes:
+        log: the store that was opened last.
+    """
+
+    log: QueueStore
+
+    def __init__(self) -> None:
+        self._nodes = Nodes(Random(1))
+
+    def open(self) -> QueueStore:
+        self.log = QueueStore(ModelCells(self._nodes), "model", 0)
+        return self.log
+
+    def batch(self, number: int, owner: str, address: str) -> QueueBatch:
+        return QueueBatch(ModelCells(self._nodes), "model", number, owner)
+
+    def pages(self) -> int:
+        """How many pages there are."""
+        return len(self._nodes.pages)
 
 
 def body_of(id: str) -> bytes:

@@ -1,16 +1,11 @@
 """A planner of reads with leases, and the tasks of its batches."""
 
-from pathlib import Path
-
 import pyarrow as pa
 
-from disque_spark.leases.directory import (
-    DirectoryPlace,
-)
 from disque_spark.leases.fetch import ReadOptions, leased
 from disque_spark.leases.planner import Offset, Planner
 from disque_spark.leases.queue import QueuePlace
-from disque_spark.leases.store import LeasePlace
+from packages.spark.tests.support.lease_model import ModelPlace
 from tests.support.harness import (
     LiveNode,
 )
@@ -31,14 +26,14 @@ SCHEMA = pa.schema(
 class Reader:
     """A planner, and the tasks of its batches."""
 
-    def __init__(self, place: LeasePlace, nodes: list[str], **taking: object) -> None:
+    def __init__(self, place: QueuePlace | ModelPlace, nodes: list[str], **taking: object) -> None:
         self.options = ReadOptions(
             queues=("q",),
             nodes=tuple(nodes),
             discover=False,
             partitions_per_node=2,
             max_jobs=100,
-            leases=place,
+            leases=place,  # type: ignore[arg-type]
             idle_wait=5,
             **taking,  # type: ignore[arg-type]
         )
@@ -75,11 +70,9 @@ class Reader:
         return pending
 
 
-def place_for(kind: str, tmp_path: Path, node: LiveNode) -> LeasePlace:
-    """A place for leases of either kind."""
-    if kind == "disque":
-        return QueuePlace("test", (f"127.0.0.1:{node.port}",))
-    return DirectoryPlace(tmp_path / "leases")
+def place_at(*nodes: LiveNode) -> QueuePlace:
+    """A place for leases."""
+    return QueuePlace("test", tuple(f"127.0.0.1:{node.port}" for node in nodes))
 
 
 def add(node: LiveNode, count: int, first: int = 0) -> list[str]:
@@ -93,3 +86,11 @@ def jobs_at(node: LiveNode) -> int:
     reply = node.ask("JSCAN", 0, "BUSYLOOP", "QUEUE", "q", "STATE", "queued", "STATE", "active")
     assert isinstance(reply, list)
     return len(reply[1])
+
+
+def left_at(node: LiveNode) -> list[dict[bytes, object]]:
+    """The queued and delivered jobs at a node, except leases."""
+    reply = node.ask("JSCAN", 0, "BUSYLOOP", "STATE", "queued", "STATE", "active", "REPLY", "all")
+    assert isinstance(reply, list)
+    jobs = [dict(zip(job[::2], job[1::2], strict=True)) for job in reply[1]]
+    return [job for job in jobs if not job[b"queue"].startswith(b"spark-leases/")]

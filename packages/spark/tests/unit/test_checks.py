@@ -1,5 +1,6 @@
 """What nodes are asked before Spark starts."""
 
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from disque_spark.cli.arguments import parser
 from disque_spark.cli.checks import UsageError, check_archive, check_nodes
 from disque_spark.client import WireError
+from disque_spark.leases.queue import QueuePlace
 from disque_trio.respclient.login import Login
 from tests.support.harness import free_port
 from tests.support.scripted_node import Answer, ScriptedNode
@@ -45,13 +47,16 @@ def test_a_node_that_is_loading_does_not_answer_yet() -> None:
         check_nodes([node.address], Login())
 
 
-def test_an_archive_without_end_may_begin_before_its_nodes(tmp_path: Path) -> None:
+def test_an_archive_without_end_may_begin_before_its_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     said = archive(tmp_path, "--nodes", nobody)
     assert nobody in str(said)
     with ScriptedNode(answers("LOADING a file")) as node:
         said = archive(tmp_path, "--nodes", node.address)
         assert "LOADING" in str(said)
+    monkeypatch.setattr(QueuePlace, "open", lambda place: BytesIO())
     with ScriptedNode(lambda request: HELLO) as node:
         assert archive(tmp_path, "--nodes", node.address) is None
 

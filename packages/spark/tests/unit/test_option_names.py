@@ -66,7 +66,7 @@ def refused(known: tuple[str, ...], **options: str) -> str:
 def test_the_nearest_option_is_named() -> None:
     text = "maxjobperbatch: no such option of disque; did you mean maxJobsPerBatch?"
     assert refused(READ_OPTIONS, maxJobPerBatch="5") == text
-    assert "did you mean leaseDirectory?" in refused(READ_OPTIONS, leasedirectry="/x")
+    assert "did you mean leaseQueue?" in refused(READ_OPTIONS, leasequue="x")
     assert "did you mean queue?" in refused(WRITE_OPTIONS, Queu="q")
 
 
@@ -92,8 +92,8 @@ def test_an_option_for_reading_is_refused_for_writing() -> None:
     source = DisqueSource(CaseInsensitiveDict({"queue": "q", "retry": "5"}))
     with pytest.raises(OptionError, match="retry: no such option of disque when it reads"):
         source.schema()
-    source = DisqueSource(CaseInsensitiveDict({"queue": "q", "leaseDirectory": "/x"}))
-    with pytest.raises(OptionError, match=r"leaseDirectory: .* when it writes"):
+    source = DisqueSource(CaseInsensitiveDict({"queue": "q", "leaseQueue": "x"}))
+    with pytest.raises(OptionError, match=r"leaseQueue: .* when it writes"):
         source.writer(None, False)  # type: ignore[arg-type]
 
 
@@ -110,6 +110,6 @@ def test_an_option_for_reading_is_refused_for_writing() -> None:
     ],
 )
 def test_numbers_that_would_break_what_uses_them_are_refused(name: str, value: str) -> None:
-    options = CaseInsensitiveDict({"queue": "q", "leaseDirectory": "/x", name: value})
+    options = CaseInsensitiveDict({"queue": "q", "leaseQueue": "x", name: value})
     with pytest.raises(OptionError, match=f"{name}: expected (a number|a period|at most)"):
         DisqueSource(options).streamReader(StructType())

@@ -76,7 +76,7 @@ def test_pauses_are_short_again_when_a_batch_was_done() -> None:
     "text",
     [
         "disque_spark.options.OptionError: fetch: expected a number",
-        "disque_spark.leases.directory.LeaseError: /x: batch 3 is acknowledged, but the"
+        "disque_spark.leases.store.LeaseError: /x: batch 3 is acknowledged, but the"
         " checkpoint is out of date: it knows batches up to 2",
         "disque_spark.client.RefusedError: NOAUTH Authentication required",
         "shop.orders: UnauthorizedError: who are you",

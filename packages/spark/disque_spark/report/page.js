@@ -313,7 +313,7 @@
       if (act && !event.ctrlKey && !event.metaKey) {
         event.preventDefault();
         zoom(act, place < 0 ? undefined : times[place]);
-        figure.querySelector("svg").focus();
+        figure.querySelector("svg").focus({ preventScroll: true });
       }
       if (event.key === "Escape") hide();
     };

@@ -9,10 +9,10 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from pyspark.sql import SparkSession
 from selenium.webdriver import ActionChains
 
 from disque_spark.audit.clients import DID
+from disque_spark.audit.engine import LocalEngine
 from disque_spark.audit.run import audit
 from disque_spark.audit.store import StoreError
 from disque_spark.report import Json, make_report, write_report
@@ -64,10 +64,10 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def numbers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Json]:
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Json]:
     directory = tmp_path_factory.mktemp("report")
     generate(directory / "log", 5_000, anomalies=3, seed=2)
-    audit(spark, [str(directory / "log")], directory / "audit")
+    audit(LocalEngine(), [str(directory / "log")], directory / "audit")
     return make_report(directory / "audit")
 
 
@@ -195,11 +195,11 @@ def test_many_queues_and_long_names_are_cut_and_the_reader_is_told(
     assert f"title='{names[0]}'" in text
 
 
-def test_an_audit_without_jobs_has_a_report(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_audit_without_jobs_has_a_report(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.mkdir()
     (log / "events-aaaaaaaa-1780000000000-0.jsonl").touch()
-    audit(spark, [str(log)], tmp_path / "audit")
+    audit(LocalEngine(), [str(log)], tmp_path / "audit")
     numbers = make_report(tmp_path / "audit")
     write_report(numbers, tmp_path / "report.html", None)
     assert numbers["jobs"] == {"jobs": 0}

@@ -13,13 +13,13 @@ from disque_trio import humanize
 _ONCE_TWICE = "once-delivered-twice"
 SERIOUS: Sequence[str] = (_ONCE_TWICE, *(kind for kind in rules.SERIOUS if kind != _ONCE_TWICE))
 ORDER = (*SERIOUS, *(kind for kind in rules.KINDS if kind not in SERIOUS))
-_TOLD = 3  # findings of each kind to be seen at once, with their jobs' histories as text
+_SEEN = 3  # findings of each kind to be seen at once
 _LONGEST_DETAIL = 500  # characters
 _LONGEST_ID = 64  # characters of a job's id; Disque's have 40
-_MOST_STEPS = 15_000  # steps of all histories in the page
+_MOST_STEPS = 10_000  # steps of all histories in the page
 _MEANING = {
-    _ONCE_TWICE: "It was to be delivered at most once (RETRY 0), but was delivered again.",
-    "waiting": "It is in a queue, and has been there for long.",
+    "once-delivered-twice": "It was to be delivered at most once (RETRY 0), but was delivered"
+    " again.",
     "never-delivered": "The producer was told that the job was added, but nobody ever got it.",
     "not-requeued": "A worker got it but did not acknowledge it, and no node queued it again after"
     " its RETRY time.",
@@ -33,6 +33,7 @@ _MEANING = {
     "expired-undelivered": "It expired before anybody got it.",
     "poison": "Workers keep handing it back.",
     "dead": "It became a dead letter, which has an id of its own, for the reason given.",
+    "waiting": "It has been in a queue for longer than it may.",
     "letter-waiting": "It is a dead letter that nobody has taken yet.",
     "schedule-missed": "A schedule was to add a job at this time, but no node did.",
     "schedule-doubled": "Two nodes added a job for the same tick of a schedule.",
@@ -76,63 +77,37 @@ def _section(numbers: Numbers, kind: str) -> str:
     text = f"<h3 id=kind-{kind}><code>{kind}</code> <span>{title}</span></h3>"
     # Certain ones first, since of the others the logs do not say enough.
     shown.sort(key=lambda found: found["reason"] in UNSURE)
-    first, rest = shown[:_TOLD], shown[_TOLD:]
-    text += _shown(numbers, first, told=True)
+    first, rest = shown[:_SEEN], shown[_SEEN:]
+    text += _shown(numbers, first)
     if rest:
         of = f" of {humanize.count(count - len(first))}" if count > len(shown) else ""
         text += f"<details class=more><summary>{len(rest)}{of} more</summary>"
-        text += _shown(numbers, rest, told=False) + "</details>"
+        text += _shown(numbers, rest) + "</details>"
     return text
 
 
-def job(numbers: Numbers, id: str | None, told: bool) -> str:
-    """The id of a job, and its history."""
+def job(numbers: Numbers, id: str | None) -> str:
+    """The id of a job; the page's script adds its history, if there is one."""
     if not id:
         return ""
-    code = f"<code>{escape(humanize.shortened(id, _LONGEST_ID))}</code>"
-    life = numbers.get("lives", {}).get(id)
-    if life is None or len(id) > _LONGEST_ID:
-        return code
-    text = _life(numbers, life) if told else ""  # otherwise the page's script adds it
-    return f"<details data-job><summary>{code}</summary>{text}</details>"
-
-
-def _life(numbers: Numbers, life: Mapping[str, Any]) -> str:
-    """The history of a job, as text."""
-    nodes = everyone(numbers)
-    steps = [
-        f"<li>+{humanize.duration(ms / 1000)} {escape(what)}, {escape(nodes[node][:8])}</li>"
-        for ms, node, what in life["steps"]
-    ]
-    return f"<p class=hint>Since {time(life['start'])}:</p><ol class=life>{''.join(steps)}</ol>"
+    known = " data-job" if id in numbers["lives"] and len(id) <= _LONGEST_ID else ""
+    return f"<code{known}>{escape(humanize.shortened(id, _LONGEST_ID))}</code>"
 
 
 def lives(numbers: Numbers) -> dict[str, Any]:
-    """The histories for the page's script, bounded in size: the ``names`` of steps, and for each
-    job its start, its number of steps, and a flat list of its first and last steps: ms since the
-    start, index of the node, index of the name."""
-    known = {id: life for id, life in numbers.get("lives", {}).items() if len(id) <= _LONGEST_ID}
+    """The histories for the page's script, bounded in size: for each job its start, its number of
+    steps, and its first and last steps: ms since the start, index of the node, what happened."""
+    known = {id: life for id, life in numbers["lives"].items() if len(id) <= _LONGEST_ID}
     most = max((len(life["steps"]) for life in known.values()), default=0)
     while most > 2 and sum(min(len(life["steps"]), most) for life in known.values()) > _MOST_STEPS:
         most -= 2
-    names: dict[str, int] = {}
     told = {}
     for id, life in known.items():
         steps = life["steps"]
         if len(steps) > most:
             steps = [*steps[: most // 2], *steps[-(most // 2) :]]
-        flat = [
-            value
-            for ms, node, what in steps
-            for value in (ms, node, names.setdefault(what, len(names)))
-        ]
-        told[id] = [life["start"], life["count"], *flat]
-    return {"names": list(names), "jobs": told}
-
-
-def everyone(numbers: Numbers) -> list[str]:
-    """The nodes, by their indexes in histories."""
-    return [row["node"] for row in numbers.get("by_node", ())]
+        told[id] = [life["start"], life["count"], steps]
+    return told
 
 
 def _nodes(numbers: Numbers, nodes: Sequence[str]) -> str:
@@ -150,10 +125,10 @@ def _reasons(numbers: Numbers, kind: str) -> str:
     return ", ".join(named)
 
 
-def _shown(numbers: Numbers, shown: Sequence[Mapping[str, Any]], *, told: bool) -> str:
+def _shown(numbers: Numbers, shown: Sequence[Mapping[str, Any]]) -> str:
     rows = [
         [
-            job(numbers, found["job"], told),
+            job(numbers, found["job"]),
             time(found["time"]),
             queue_name(numbers, found["queue"]) if found["queue"] else "",
             escape(found["reason"] or ("certain" if found["kind"] in SERIOUS else "")),

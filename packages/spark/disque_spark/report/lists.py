@@ -80,17 +80,17 @@ def worst(numbers: Numbers) -> str:
         found = numbers.get("worst", {}).get(order, ())
         rows = [
             [
-                job(numbers, row["id"], place == 0),
+                job(numbers, row["id"]),
                 queue_name(numbers, row["queue"]),
                 humanize.count(row["deliveries"]),
                 humanize.count(row["nacks_said"]),
-                "-" if row["wait_ms"] is None else humanize.duration(row["wait_ms"] / 1000),
-                "-"
-                if row["processing_ms"] is None
-                else humanize.duration(row["processing_ms"] / 1000),
+                *(
+                    "-" if row[took] is None else humanize.duration(row[took] / 1000)
+                    for took in ("wait_ms", "processing_ms")
+                ),
                 escape(row["ended"] or "not ended"),
             ]
-            for place, row in enumerate(found)
+            for row in found
         ]
         heads = ["job", "queue", "#deliveries", "#NACKs", "#wait", "#processing", "end"]
         if rows:

@@ -8,7 +8,9 @@
   root.classList.add("js");
   const byId = (id) => document.getElementById(id);
   const all = (what, where = document) => [...where.querySelectorAll(what)];
-  const SVG = document.querySelector("svg").namespaceURI;
+  const template = document.createElement("template");
+  template.innerHTML = "<svg></svg>";
+  const SVG = template.content.firstChild.namespaceURI;
 
   // ---- words ------------------------------------------------------------------------------
 
@@ -346,6 +348,7 @@
   }
 
   function drawAll() {
+    if (!data.plots.length) return;
     for (const plot of data.plots) draw(byId(`plot-${plot.id}`), plot);
     if (byId("plot-busy")) drawBusy(byId("plot-busy"));
     for (const place of all(".whose")) place.textContent = chosen === null ? "all queues" : `queue ${chosen}`;
@@ -386,12 +389,8 @@
 
   function life(details) {
     const id = details.querySelector("code").textContent;
-    if (!Object.hasOwn(data.lives.jobs, id) || details.querySelector("svg")) return;
-    const [start, count, ...flat] = data.lives.jobs[id];
-    const steps = [];
-    for (let place = 0; place < flat.length; place += 3) {
-      steps.push([flat[place], flat[place + 1], data.lives.names[flat[place + 2]]]);
-    }
+    if (details.querySelector("svg")) return;
+    const [start, count, steps] = data.lives[id];
     const lanes = [...new Set(steps.map(([, node]) => node))];
     const [row, left, apart] = [18, 86, 18];
     const width = Math.min(640, Math.max(details.clientWidth, 300));
@@ -415,7 +414,6 @@
       element("text", { x: left + lanes.length * apart, y: y(place) + 4 }, svg, words);
       before = ms;
     });
-    for (const text of all("ol, p", details)) text.remove();
     if (count > steps.length) {
       const note = document.createElement("p");
       note.className = "hint";
@@ -423,9 +421,14 @@
       details.append(note);
     }
   }
-  document.addEventListener("toggle", ({ target }) => {
-    if (target.dataset?.job !== undefined && target.open) life(target);
-  }, true);
+  for (const code of all("code[data-job]")) {
+    const details = document.createElement("details");
+    code.replaceWith(details);
+    const summary = document.createElement("summary");
+    summary.append(code);
+    details.append(summary);
+    details.addEventListener("toggle", () => { if (details.open) life(details); });
+  }
 
   // A link to what is behind a click opens it.
   document.addEventListener("click", ({ target }) => {

@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 
 from disque_spark.report import lists, plots
-from disque_spark.report.found import everyone, findings, lives
+from disque_spark.report.found import findings, lives
 from disque_spark.report.markup import Numbers, node_name, time
 from disque_spark.report.verdict import summary
 from disque_trio import humanize
@@ -110,7 +110,7 @@ def _contents(numbers: Numbers, link: str | None) -> str:
 def _data(numbers: Numbers, drawn: list[plots.Plot]) -> str:
     """The data for the script, as JSON, escaped so that no name in it can end the element."""
     data = plots.data(numbers, drawn) | {
-        "nodes": [node_name(numbers, node) for node in everyone(numbers)],
+        "nodes": [node_name(numbers, row["node"]) for row in numbers["by_node"]],
         "lives": lives(numbers),
     }
     text = json.dumps(data, separators=(",", ":"))

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from disque_spark.audit.manifest import DAY
+from disque_spark.audit.queue_minutes import PERCENTILES
 from disque_spark.report.markup import NONE, Numbers, step_name
 from disque_spark.report.series import RATES
 from disque_trio import humanize
 
 _EMPTY = "<svg></svg><p class=legend></p><p class=readout aria-live=polite></p></figure>"
-_PERCENTILES = ("p50", "p95", "p99")
 
 
 class Plot(NamedTuple):
@@ -55,44 +55,23 @@ def plots(numbers: Numbers) -> list[Plot]:
     shown, every = len(numbers["depth"]), numbers["queues_in_all"]
     some = f"; the {shown} deepest of {humanize.count(every)} queues" if shown < every else ""
     found = [
-        Plot(
-            "rates",
-            "rates",
-            "throughput",
-            "Jobs a second.",
-            ("added", "delivered", "acked"),
-            ("added", "delivered", "acknowledged"),
-            "rates",
-        ),
-        Plot(
+        _of_rates("rates", "throughput", "Jobs a second.", ("added", "delivered", "acked")),
+        _of_rates(
             "trouble",
-            "rates",
             "retries, NACKs and expired jobs",
             "A second: jobs that were queued again because nobody acknowledged them in time, or"
             " because workers handed them back; and jobs that expired.",
             ("retries", "nacked", "expired"),
-            ("retries", "NACKs", "expired"),
-            "rates",
         ),
-        Plot(
-            "wait",
-            "times",
+        _of_times(
             "wait",
             f"From being queued to being delivered, for jobs first delivered in {step}. Half of"
             " them waited less than p50, one in a hundred longer than p99. The axis is"
             " logarithmic.",
-            [f"wait_{name}" for name in _PERCENTILES],
-            _PERCENTILES,
-            "wait",
         ),
-        Plot(
-            "processing",
-            "times",
+        _of_times(
             "processing",
             f"From delivery to acknowledgement, for jobs acknowledged in {step}.",
-            [f"processing_{name}" for name in _PERCENTILES],
-            _PERCENTILES,
-            "processing",
         ),
         Plot(
             "depth",
@@ -105,6 +84,18 @@ def plots(numbers: Numbers) -> list[Plot]:
         ),
     ]
     return [plot for plot in found if plot.id != "trouble" or trouble]
+
+
+def _of_rates(id: str, title: str, hint: str, columns: Sequence[str]) -> Plot:
+    names = {"acked": "acknowledged", "nacked": "NACKs"}
+    return Plot(
+        id, "rates", title, hint, columns, [names.get(one, one) for one in columns], "rates"
+    )
+
+
+def _of_times(id: str, hint: str) -> Plot:
+    columns = [f"{id}_p{percent}" for percent in PERCENTILES]
+    return Plot(id, "times", id, hint, columns, [f"p{percent}" for percent in PERCENTILES], id)
 
 
 def over_time(numbers: Numbers, drawn: Sequence[Plot]) -> str:

@@ -19,7 +19,7 @@ from disque_spark.report import Json, make_report, write_report
 from disque_spark.report.page import page
 from disque_spark.report.series import RATES
 from disque_spark.report.whole import GROUPS
-from packages.console.tests.support.browser import WIDTHS, Browser, browser, faults_here
+from packages.console.tests.support.browser import WIDTHS, Browser, browser, faults, faults_here
 from packages.spark.tests.support.planted_log import generate
 
 pytestmark = pytest.mark.timeout(400)
@@ -205,6 +205,9 @@ def test_an_audit_without_jobs_has_a_report(tmp_path: Path) -> None:
     assert numbers["jobs"] == {"jobs": 0}
     assert numbers["whole"]["jobs"] == 0
     assert set(Page((tmp_path / "report.html").read_text()).opened) <= MAY_STAY_OPEN
+    with browser(tmp_path) as chrome:
+        assert faults(chrome, (tmp_path / "report.html").as_uri()) == []
+        assert "The logs have no jobs." in chrome.text("body")
 
 
 def test_without_an_audit_there_is_no_report(tmp_path: Path) -> None:
@@ -298,5 +301,5 @@ def test_the_plots_of_a_queue_and_the_history_of_a_job_are_shown(shown: Browser)
     shown.run("document.querySelector('[data-queue] button').click()")
     assert shown.text(".whose").startswith("queue ")
     assert shown.run("return document.querySelector('#plot-depth svg').outerHTML") != before
-    shown.run("document.querySelector('details[data-job]').open = true")
-    shown.find("details[data-job] svg.life")
+    shown.run("document.querySelector('td details').open = true")
+    shown.find("td details svg.life")

@@ -40,13 +40,14 @@ def main(
 
             return reporting.run(options)
         from disque_spark.cli import commands
+
+        return commands.run(options, spark_of)
     except ModuleNotFoundError as missing:
         text = advice(missing, options.command)
         if text is None:
             raise
         print(f"disque-pipeline: {text}", file=sys.stderr)
         return FAILED
-    return commands.run(options, spark_of)
 
 
 def _health(options: argparse.Namespace) -> int:

@@ -219,7 +219,7 @@ class Shuffle:
     def take(self, bucket: int) -> Iterator[pa.RecordBatch]:
         """The rows of a bucket, once, after all have been added."""
         held, self._held[bucket] = self._held[bucket], []
-        writer = self._writers.get(bucket)
+        writer = self._writers.pop(bucket, None)
         if writer is not None:
             writer.close()
             path = self._path(bucket)

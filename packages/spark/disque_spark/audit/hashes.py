@@ -6,6 +6,7 @@ import pyarrow as pa
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(32)
+_MORE = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))  # also odd
 _WORD = 8
 _ROWS = 50_000  # strings whose bytes are copied at a time
 
@@ -34,8 +35,12 @@ def _of_length(
     """The hashes of strings of ``length`` bytes, which begin at ``offsets``."""
     words = np.zeros((len(offsets), -(-length // _WORD) * _WORD), np.uint8)
     words[:, :length] = content[offsets[:, None] + np.arange(length, dtype=np.int32)]
-    hashes = np.full(len(offsets), length, np.uint64)
+    hashes = np.full(len(offsets), length, np.uint64) * _ODD
     for column in words.view("<u8").T:
         hashes = (hashes ^ column) * _ODD
         hashes ^= hashes >> _SHIFT
-    return hashes
+    # The last characters have changed only the highest bits so far.
+    for factor in _MORE:
+        hashes = (hashes ^ (hashes >> _SHIFT)) * factor
+    result: npt.NDArray[np.uint64] = hashes ^ (hashes >> _SHIFT)
+    return result

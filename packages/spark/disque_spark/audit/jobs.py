@@ -221,7 +221,10 @@ class Trace:
 
     def _pairs(self, which: np.ndarray) -> Numbers:
         """The distinct pairs of job and node of the events, packed into numbers."""
-        return np.unique(self._job[which] << tr.NODE_BITS | tr.nodes(self.events[which]))
+        pairs = np.sort(self._job[which] << tr.NODE_BITS | tr.nodes(self.events[which]))
+        new = np.ones(len(pairs), bool)
+        new[1:] = pairs[1:] != pairs[:-1]
+        return pairs[new]
 
     def _first(self, which: np.ndarray) -> Numbers:
         """For each job, the time of the first of the events; _NEVER if it had none."""

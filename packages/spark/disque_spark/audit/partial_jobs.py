@@ -192,8 +192,8 @@ def read(pieces: Iterable[Piece], nodes: Sequence[str]) -> tuple[pa.Table, Seen,
                 notes.peers.update(pc.unique(lines.column("peer")).drop_null().to_pylist())
                 notes.peers.update(nodes_in(block))
                 add_clients(notes.clients, clients_of(lines))
-                ticks = ticks_of(lines)
-                notes.ticks += [ticks] if len(ticks) else []
+                ticks = ticks_of(lines, encoded)
+                notes.ticks += [] if ticks is None else [ticks]
                 if not damaged:
                     here = _stretch(lines.column("time").to_numpy(), encoded, lines)
             said = joined(said, here._replace(lines=block.count(b"\n")))

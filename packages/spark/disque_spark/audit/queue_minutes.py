@@ -4,7 +4,7 @@ A duration counts for the minute in which it ended: waiting when a job was first
 processing when it was acknowledged.
 """
 
-from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -83,7 +83,8 @@ _NEVER = np.iinfo(np.int64).max
 def bucketed(jobs: pa.RecordBatch, buckets: int) -> pa.RecordBatch:
     """The contributions of some jobs to minutes, with a row for each bucket. Each minute of a queue
     belongs to one bucket."""
-    tables = [_placed(sums_of(jobs), buckets), _placed(times_of(jobs), buckets)]
+    stays = stays_of(jobs)
+    tables = [_placed(sums_of(jobs, stays=stays), buckets), _placed(times_of(jobs, stays), buckets)]
     rows = []
     for bucket in range(buckets):
         mine = [
@@ -205,10 +206,10 @@ def _most_risen(moves: Numbers, starts: Numbers, counts: Numbers) -> Numbers:
     return most
 
 
-def times_of(jobs: pa.RecordBatch) -> pa.Table:
+def times_of(jobs: pa.RecordBatch, stays: "Stays | None" = None) -> pa.Table:
     """The waiting and processing times of some jobs, in the minutes in which these ended, and the
     times of deliveries and moves, in their minutes."""
-    tables = [_delivered(jobs), _moved(jobs)]
+    tables = [_delivered(jobs), _moved(jobs, stays or stays_of(jobs))]
     for kind, (name, over) in enumerate(zip(_TIMES, ("first_delivered", "acked_at"), strict=True)):
         ms = jobs.column(f"{name}_ms")
         known = pc.is_valid(ms)
@@ -219,10 +220,9 @@ def times_of(jobs: pa.RecordBatch) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _moved(jobs: pa.RecordBatch) -> pa.Table:
+def _moved(jobs: pa.RecordBatch, stays: "Stays") -> pa.Table:
     """The times when jobs entered or left a queue on a node."""
-    events, job, _ = tr.flat(jobs.column("trace"))
-    (came, at, _), (left, until, _) = _changes(events, job, _ms(jobs.column("ended_at")))
+    came, at, left, until = stays
     time = np.concatenate((at, until))
     minute = time // MINUTE * MINUTE
     ms = 2 * (time - minute)
@@ -247,7 +247,9 @@ def _delivered(jobs: pa.RecordBatch) -> pa.Table:
     return pa.table([queue, *map(pa.array, (minute, kind, ms))], schema=_TIME_SCHEMA)
 
 
-def sums_of(batch: pa.RecordBatch, width: int = MINUTE) -> pa.Table:
+def sums_of(
+    batch: pa.RecordBatch, width: int = MINUTE, *, stays: "Stays | None" = None
+) -> pa.Table:
     """The contributions of a batch of jobs to their queues' counts, in steps of ``width`` ms."""
     events, job, _ = tr.flat(batch.column("trace"))
     times = tr.times(events)
@@ -267,7 +269,8 @@ def sums_of(batch: pa.RecordBatch, width: int = MINUTE) -> pa.Table:
     found.append(("acked", every[acked != _NEVER], acked[acked != _NEVER], 1))
     expired = batch.column("ended").to_numpy(zero_copy_only=False) == schema.EXPIRED
     found.append(("expired", every[expired], ended[expired], 1))
-    found += [("change", *change) for change in _changes(events, job, ended)]
+    came, at, left, until = stays or stays_of(batch)
+    found += [("change", came, at, 1), ("change", left, until, -1)]
     jobs = np.concatenate([rows[1] for rows in found])
     minutes = np.concatenate([rows[2] for rows in found]) // width
     keys, places = np.unique(queue[jobs] << 40 | minutes, return_inverse=True)
@@ -283,11 +286,25 @@ def sums_of(batch: pa.RecordBatch, width: int = MINUTE) -> pa.Table:
     )
 
 
-def _changes(
-    events: Numbers, job: Numbers, ended: Numbers
-) -> Iterator[tuple[Numbers, Numbers, int]]:
-    """The times when jobs entered a queue on a node, and when they left it. A job that is over is
-    in no queue, not even on a node that has died or cannot be reached."""
+class Stays(NamedTuple):
+    """When jobs were in a queue on a node.
+
+    Attributes:
+        came, at: the job (its row) and the time (ms) of each entry.
+        left, until: those of each exit.
+    """
+
+    came: Numbers
+    at: Numbers
+    left: Numbers
+    until: Numbers
+
+
+def stays_of(jobs: pa.RecordBatch) -> Stays:
+    """The stays of some jobs. A job that is over is in no queue, not even on a node that has died
+    or cannot be reached."""
+    events, job, _ = tr.flat(jobs.column("trace"))
+    ended = _ms(jobs.column("ended_at"))
     codes = tr.codes(events)
     kinds = codes - codes % 10
     enters = kinds == tr.QUEUED
@@ -299,7 +316,7 @@ def _changes(
     before = np.zeros(len(which), bool)
     before[1:] = inside[:-1] & (place[1:] == place[:-1])
     came = np.flatnonzero(inside & ~before)
-    yield job[which[came]], tr.times(events[which[came]]), 1
+    first = job[which[came]], tr.times(events[which[came]])
     # Each stay ends with the first event that ends it, or with the job.
     left = np.full(len(came), _NEVER)
     stay = np.cumsum(inside & ~before) - 1
@@ -308,7 +325,7 @@ def _changes(
     left = np.minimum(left, ended[job[which[came]]])
     left = np.maximum(left, tr.times(events[which[came]]))
     over = left != _NEVER
-    yield job[which[came[over]]], left[over], -1
+    return Stays(*first, job[which[came[over]]], left[over])
 
 
 def _ms(column: pa.Array) -> Numbers:

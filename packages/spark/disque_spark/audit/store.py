@@ -221,7 +221,7 @@ class Store:
         for path in _entries(self._views):
             if path.name.isdecimal() and int(path.name) <= manifest.version - _KEPT:
                 shutil.rmtree(path, ignore_errors=True)
-        self._tidy_views({*manifest.changed, *old.changed})
+        self._tidy_old_views()
         for path in _entries(self._old_versions):
             number = int(path.name) if path.name.isdecimal() else None
             if path.name == ".new" or (number is not None and number <= manifest.version - _KEPT):
@@ -248,25 +248,19 @@ class Store:
         return Path(self.directory.path, self._pointer.readlink())
 
     def _show(self, manifest: Manifest) -> None:
-        """Create links to the files of a version. An unchanged day is a link to its old links."""
-        before = self._views / f"{manifest.version - 1:0{_DIGITS}}"
+        """Create links to the files of a version. The directories are no links, since many programs
+        do not look into those for a pattern with ``**``."""
         place = self._views / f"{manifest.version:0{_DIGITS}}"
         shutil.rmtree(place, ignore_errors=True)
         for table in TABLES:
             (place / table).mkdir(parents=True)
             files = manifest.files(table)
             for day, names in files.items():
-                link, old = place / table / f"day={day}", before / table / f"day={day}"
-                if f"{table}/{day}" not in manifest.changed and old.is_symlink():
-                    link.symlink_to(old.readlink())
-                    continue
-                target = self._views / table / f"{day}-{manifest.version:0{_DIGITS}}"
-                shutil.rmtree(target, ignore_errors=True)
-                target.mkdir(parents=True)
+                target = place / table / f"day={day}"
+                target.mkdir()
+                source = Path("../../../../data", table, target.name)
                 for name in names:
-                    source = Path("../../..") / "data" / table / f"day={day}" / name
-                    (target / name).symlink_to(source)
-                link.symlink_to(Path("../..") / table / target.name)
+                    (target / name).symlink_to(source / name)
             empty = self.place("empty") / f"{table}.parquet"
             if not files and empty.exists():
                 day_place = place / table / f"day={EMPTY_DAY}"
@@ -286,21 +280,12 @@ class Store:
         new.rename(self._pointer)
         self.directory.sync()
 
-    def _tidy_views(self, changed: set[str]) -> None:
-        """Delete the links for changed days that no version uses."""
-        for place in changed:
-            table, _, day = place.partition("/")
-            if table not in TABLES:
-                continue
-            used = {
-                link.readlink().name
-                for version in _entries(self._views)
-                if version.name.isdecimal()
-                and (link := version / table / f"day={day}").is_symlink()
-            }
-            for path in (self._views / table).glob(f"{day}-*"):
-                if path.name not in used:
-                    shutil.rmtree(path, ignore_errors=True)
+    def _tidy_old_views(self) -> None:
+        """Delete the directories to which days of older programs were links."""
+        old = [self._views / table for table in TABLES if (self._views / table).is_dir()]
+        if old and not any(day.is_symlink() for day in self._views.glob("[0-9]*/*/day=*")):
+            for path in old:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def read_old(directory: Path) -> Manifest:

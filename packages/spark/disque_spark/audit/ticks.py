@@ -7,6 +7,7 @@ For each tick, nodes log that they added its job (``ticked``), or that no node d
 from collections import defaultdict
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -45,10 +46,18 @@ class Tick(NamedTuple):
     time: int
 
 
-def ticks_of(lines: pa.Table) -> pa.Table:
-    """The ticks in some lines, as rows of the table."""
-    told = pc.is_in(lines.column("event"), pa.array([TICKED, MISSED]))
-    mine = lines.select(_LINE).filter(told)
+def ticks_of(lines: pa.Table, events: pa.DictionaryArray) -> pa.Table | None:
+    """The ticks in some lines, as rows of the table; None: there are none.
+
+    Args:
+        events: the column ``event`` of the lines.
+    """
+    kinds = pc.is_in(events.dictionary, pa.array([TICKED, MISSED]))
+    if not pc.any(kinds).as_py():
+        return None
+    told = np.append(kinds.to_numpy(False), False)  # the last element is for null
+    codes = pc.fill_null(events.indices, len(kinds)).to_numpy()
+    mine = lines.select(_LINE).take(pa.array(np.flatnonzero(told[codes])))
     mine = mine.filter(
         pc.and_(pc.is_valid(mine.column("schedule")), pc.is_valid(mine.column("tick")))
     )

@@ -11,10 +11,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from disque_spark import register
-from disque_spark.audit.run import audit
 from packages.spark.tests.support import quick_java
 from packages.spark.tests.support.lease_reader import Reader, place_at
-from packages.spark.tests.support.planted_lines import Key
 from packages.spark.tests.support.s3 import s3, s3_server
 from packages.spark.tests.support.spark_home import spark_home
 from packages.spark.tests.support.spark_python import spark_python
@@ -140,18 +138,6 @@ def _end_of_java(gateway: object) -> None:
     if process is not None:
         process.stdin.close()
         process.wait(HANG_SECONDS)
-
-
-@pytest.fixture(scope="module")
-def whole(
-    spark: SparkSession,
-    planted: tuple[Path, dict[Key, set[str]]],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
-    """The audit, in one run, of the log that the module has ``planted``."""
-    output = tmp_path_factory.mktemp("whole") / "audit"
-    audit(spark, [str(planted[0])], output)
-    return output
 
 
 @pytest.fixture

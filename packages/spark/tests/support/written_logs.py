@@ -1,13 +1,16 @@
-"""Hand-written event logs, audits of them with Spark, and the contents of the tables."""
+"""Hand-written event logs, audits of them in this process, and the contents of the tables."""
 
 import json
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import Row, SparkSession
-
+from disque_spark.audit.engine import LocalEngine
 from disque_spark.audit.result import Result
 from disque_spark.audit.rules import Rules
 from disque_spark.audit.run import audit
+from disque_spark.audit.tables import COLUMNS
+from disque_spark.files import location
+from disque_spark.parquet import rows_of
 from packages.spark.tests.support.planted_log import NODES, START, Key, about_of
 
 
@@ -50,24 +53,45 @@ class Lines:
         self._lines = {}
 
 
-def table(spark: SparkSession, output: Path, name: str) -> list[Row]:
-    """The rows of a table, sorted; for jobs, without their part."""
-    rows = spark.read.parquet(str(output / "current" / name))
-    return sorted(rows.drop("part", "day").collect(), key=str)
+class Row(dict[str, Any]):
+    """A row of a table, with its columns as attributes as well."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
 
 
-def found(spark: SparkSession, output: Path) -> dict[Key, set[str]]:
+def read(output: Path, name: str) -> list[Row]:
+    """The rows of a table, with the column ``day``, from the links in ``current``."""
+    files = sorted((output / "current" / name).glob("**/*.parquet"))
+    return [
+        Row(row)
+        for file in files
+        for batch in rows_of(location(file), COLUMNS[name])
+        for row in batch.to_pylist()
+    ]
+
+
+def table(output: Path, name: str) -> list[Row]:
+    """The rows of a table without that column, sorted."""
+    rows = [Row({key: row[key] for key in row if key != "day"}) for row in read(output, name)]
+    return sorted(rows, key=str)
+
+
+def found(output: Path) -> dict[Key, set[str]]:
     kinds: dict[Key, set[str]] = {}
-    for row in table(spark, output, "findings"):
+    for row in table(output, "findings"):
         kinds.setdefault((row["kind"], row["reason"] or ""), set()).add(about_of(row))
     return kinds
 
 
-def audited(spark: SparkSession, log: Lines, output: Path, rules: Rules | None = None) -> Result:
+def audited(log: Lines, output: Path, rules: Rules | None = None) -> Result:
     log.close()
-    return audit(spark, [str(log.directory)], output, rules)
+    return audit(LocalEngine(2), [str(log.directory)], output, rules)
 
 
-def same(spark: SparkSession, one: Path, other: Path) -> None:
+def same(one: Path, other: Path) -> None:
     for name in ("jobs", "queue_minutes", "ticks", "findings"):
-        assert table(spark, one, name) == table(spark, other, name), name
+        assert table(one, name) == table(other, name), name

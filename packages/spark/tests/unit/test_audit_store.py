@@ -55,6 +55,20 @@ def test_an_audit_of_an_older_version_can_be_gone_on_with(tmp_path: Path) -> Non
     assert store.current == version
 
 
+def test_links_of_older_programs_go_with_the_last_version_that_has_some(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.commit(Manifest())
+    old = tmp_path / "views" / "jobs" / "2026-11-01-000001"
+    old.mkdir(parents=True)
+    link = tmp_path / "views" / "000001" / "jobs" / "day=2026-11-01"
+    link.symlink_to(Path("../../jobs") / old.name)
+    store.commit(Manifest())
+    assert link.is_dir()  # a program may still read it
+    store.commit(Manifest())
+    assert not old.exists()
+    assert (tmp_path / "current" / "jobs").is_dir()
+
+
 @pytest.mark.parametrize("node", ["", "bbbbbbbb", "127.0.0.1:7711", "B" * 40])
 def test_a_node_is_said_to_be_gone_by_its_whole_id(tmp_path: Path, node: str) -> None:
     log = tmp_path / "events-aaaaaaaa-0000000000001-0.jsonl"

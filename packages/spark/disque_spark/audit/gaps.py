@@ -212,9 +212,10 @@ def ends_of(head: Head, stretches: Iterable[Stretch]) -> Ends | None:
         for start, end in missing
     ]
     lines -= bool(head.name)  # without the header
-    node, _, after, events, *facts = head
     return Ends(
-        node, first, last, started, stopped, dropped, after, events, lines, off, reason, *facts
+        *(head.node, first, last, started, stopped, dropped),
+        *(head.after, head.events, lines, tuple(off), reason),
+        *(head.run, head.up, head.since),
     )
 
 
@@ -335,9 +336,9 @@ def _between(before: Ends, ends: Ends, lines: int) -> list[Lack]:
     return []
 
 
-def _hole(kind: str, node: str, one: int, other: int, segment: str = "", count: int = -1) -> Lack:
+def _hole(kind: str, node: str, one: int, other: int, segment: str = "", amount: int = -1) -> Lack:
     # The clock may have been set back meanwhile.
-    return Lack(kind, node, min(one, other), max(one, other), segment, count)
+    return Lack(kind, node, min(one, other), max(one, other), segment, amount)
 
 
 def lacking(ends: Ends, segments: Mapping[str, Ends], names: Collection[str]) -> int:

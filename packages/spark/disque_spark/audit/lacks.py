@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from disque_trio.humanize import count as number
+from disque_trio.humanize import counted
 
 NO_TIME = -1
 FRESH = 86_400_000  # ms; a node touches the file that it writes more often than that
@@ -47,7 +48,7 @@ class Lack(NamedTuple):
         since, until: the time that is not covered, ms by the node's clock; NO_TIME: from the
             beginning, or without an end.
         segment: the segment that is missing, or was not read.
-        count: lines, events or times; -1: unknown, or there is nothing to count.
+        amount: lines, events or times; -1: unknown, or there is nothing to count.
     """
 
     kind: str
@@ -55,7 +56,7 @@ class Lack(NamedTuple):
     since: int = NO_TIME
     until: int = NO_TIME
     segment: str = ""
-    count: int = -1
+    amount: int = -1
 
     @property
     def is_hole(self) -> bool:
@@ -82,32 +83,32 @@ class Still(NamedTuple):
 # ---- making the list --------------------------------------------------------------------------
 
 
-def counted(dropped: int, damaged: int, unknown: int) -> list[Lack]:
+def numbered(dropped: int, damaged: int, unknown: int) -> list[Lack]:
     """The lacks that are known by their numbers."""
     numbers = ((DROPPED, dropped), (DAMAGED, damaged), (UNKNOWN, unknown))
-    return [Lack(kind, count=count) for kind, count in numbers if count]
+    return [Lack(kind, amount=amount) for kind, amount in numbers if amount]
 
 
 def in_period(holes: Iterable[Lack], first: int) -> list[Lack]:
-    """Those of the lacks of single logs that are not over before ``first`` (ms), several of one
-    kind and node as one."""
+    """Those of the lacks of single logs that are not over before the time from ``first`` (ms) on,
+    several of one kind and node as one."""
     found: list[Lack] = []
     places: dict[tuple[str, str], int] = {}
     for hole in holes:
-        if hole.kind == LINES or NO_TIME < hole.until < first:
+        if hole.kind == LINES or NO_TIME < hole.until < first - 1:
             continue
         key = (hole.kind, hole.node)
         if hole.kind not in _ONCE or hole.until == NO_TIME or key not in places:
             if hole.kind in _ONCE and hole.until != NO_TIME:
                 places[key] = len(found)
-                hole = hole._replace(count=1)
+                hole = hole._replace(amount=1)
             found.append(hole)
             continue
         before = found[places[key]]
         found[places[key]] = before._replace(
             since=min(before.since, hole.since),
             until=max(before.until, hole.until),
-            count=before.count + 1,
+            amount=before.amount + 1,
         )
     return found
 
@@ -174,6 +175,29 @@ def seen_nodes(lacks: Iterable[Lack], with_logs: int) -> str:
     )
 
 
+_SENTENCES = {
+    NODE: "node {node} appears in the logs, but its own log is missing",
+    GONE: "node {node} was removed, and its log is not here",
+    SEGMENT: "{lines} of segment {segment} {are} missing",
+    EMPTY: "segment {segment} is empty",
+    LEFT_OPEN: "segment {segment} of node {node} was left open, and is not read",
+    UNREAD: "file {segment} is not read: only .jsonl and .jsonl.gz can be",
+    OFF: "the log of node {node} was switched off {times}between {since} and {until}",
+    NO_STOP: "the log of node {node} ends without a stop, at {since}: the node was killed, or the"
+    " rest of its log is not here",
+    DROPPED: "{events} {are} missing: the logs say that nodes dropped events",
+    DAMAGED: "{lines} of the logs cannot be read",
+    UNKNOWN: "{events} {are} of a kind that this version does not know",
+    KILLED: "the log of node {node} has {gaps} between {since} and {until}: it was killed",
+    EARLIER: "earlier segments of node {node} are gone: its log begins at {until}",
+    LATE: "node {node} runs since {since}, but its log was switched on at {until}",
+    GOES_ON: "judged up to {since}; the log of node {node} goes on",
+}
+_NOT_SWITCHED_ON = "the log of node {node} was switched off at {since}"
+_WHOLE_SEGMENT = "segment {segment} is missing"
+_JUST_BEGUN = "the log of node {node} has only begun, and is not read yet"
+
+
 def sentence(
     lack: Lack,
     node: Callable[[str], str] = str,
@@ -185,53 +209,22 @@ def sentence(
     Args:
         node, moment, name: format the id of a node, a time (ms), and the name of a segment.
     """
-    kind, whose, since, until, segment, count = lack
-    of = node(whose) if whose else ""
-    begin = moment(since) if since != NO_TIME else ""
-    end = moment(until) if until != NO_TIME else ""
-    file = name(segment)
-    match kind:
-        case "node":
-            return f"node {of} appears in the logs, but its own log is missing"
-        case "gone":
-            return f"node {of} was removed, and its log is not here"
-        case "segment" if count >= 0:
-            lines = "1 line" if count == 1 else f"{number(count)} lines"
-            return f"{lines} of segment {file} {'is' if count == 1 else 'are'} missing"
-        case "segment":
-            return f"segment {file} is missing"
-        case "empty":
-            return f"segment {file} is empty"
-        case "left-open":
-            up_to = f"; the log of node {of} is judged up to {begin}" if begin else ""
-            return f"segment {file} was left open, and is not read{up_to}"
-        case "unread":
-            return f"file {file} is not read: only .jsonl and .jsonl.gz can be"
-        case "switched-off" if not end:
-            return f"the log of node {of} was switched off at {begin}"
-        case "switched-off":
-            times = f"{number(count)} times " if count > 1 else ""
-            return f"the log of node {of} was switched off {times}between {begin} and {end}"
-        case "no-stop":
-            return (
-                f"the log of node {of} ends without a stop, at {begin}: the node was killed, or the"
-                " rest of its log is not here"
-            )
-        case "dropped":
-            return f"{number(count)} events are missing: the logs say that they were dropped"
-        case "damaged":
-            return f"{number(count)} lines in the logs are not events"
-        case "unknown":
-            return f"{number(count)} events are of kinds that this version does not know"
-        case "killed":
-            gaps = "a gap" if count <= 1 else f"{number(count)} gaps"
-            return f"the log of node {of} has {gaps} between {begin} and {end}: it was killed"
-        case "earlier":
-            return f"earlier segments of node {of} are gone: its log begins at {end}"
-        case "switched-on-late":
-            return f"node {of} runs since {begin}, but its log was switched on at {end}"
-        case "goes-on" if begin:
-            return f"judged up to {begin}; the log of node {of} goes on"
-        case "goes-on":
-            return f"the log of node {of} has only begun, and is not read yet"
-    raise ValueError(f"unknown kind of lack: {kind}")
+    amount = lack.amount
+    text = _SENTENCES[lack.kind]
+    if lack.kind == OFF and lack.until == NO_TIME:
+        text = _NOT_SWITCHED_ON
+    if lack.kind == GOES_ON and lack.since == NO_TIME:
+        text = _JUST_BEGUN
+    if lack.kind == SEGMENT and amount < 0:
+        text = _WHOLE_SEGMENT
+    return text.format(
+        node=node(lack.node),
+        since=moment(lack.since),
+        until=moment(lack.until),
+        segment=name(lack.segment),
+        lines=counted(amount, "line"),
+        events=counted(amount, "event"),
+        are="is" if amount == 1 else "are",
+        times=f"{number(amount)} times " if amount > 1 else "",
+        gaps="a gap" if amount <= 1 else f"{number(amount)} gaps",
+    )

@@ -13,8 +13,8 @@ from disque_spark.audit.lacks import (
     UNREAD,
     Lack,
     Still,
-    counted,
     in_period,
+    numbered,
     with_ends,
 )
 
@@ -263,7 +263,7 @@ class Manifest:
         ]
         found += [Lack(UNREAD, self._named(prefix_of(name)), segment=name) for name in self.unread]
         found = with_ends([*found, *holes], stills, lasts, now, self.grown)
-        return [*counted(self.dropped, self.damaged, self.unknown), *found]
+        return [*numbered(self.dropped, self.damaged, self.unknown), *found]
 
     def _named(self, prefix: str) -> str:
         """The id of the node with this ``prefix``, as far as it is known."""

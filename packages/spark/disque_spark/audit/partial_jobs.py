@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from disque_spark.audit import trace as tr
 from disque_spark.audit.clients import Clients, add_clients, busiest, clients_of
-from disque_spark.audit.gaps import NO_TIME, Stretch, event_of, joined, nodes_in, stretch_of
+from disque_spark.audit.gaps import Stretch, event_of, joined, nodes_in, stretch_of
 from disque_spark.audit.jobs import FACTS, NAMES, fold
+from disque_spark.audit.lacks import NO_TIME
 from disque_spark.audit.ticks import ticks_of
 from disque_spark.files import Location
 from disque_spark.segments import (

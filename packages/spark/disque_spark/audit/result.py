@@ -67,7 +67,7 @@ class Result:
     def missing_segments(self) -> dict[str, int]:
         """Missing or incomplete segments that others refer to, by name, with the number of missing
         lines (-1: unknown)."""
-        return {lack.segment: lack.count for lack in self.lacks if lack.kind == SEGMENT}
+        return {lack.segment: lack.amount for lack in self.lacks if lack.kind == SEGMENT}
 
     @property
     def is_partial(self) -> bool:

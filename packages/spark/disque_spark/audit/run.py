@@ -148,7 +148,7 @@ class _Run:
         progress: Callable[[str], None],
         aofs: Sequence[Location] = (),
         gone: Sequence[str] = (),
-        others: Others = Others({}, []),
+        others: Others | None = None,
     ) -> None:
         self._aofs = aofs
         self._engine = engine
@@ -161,7 +161,7 @@ class _Run:
         self.manifest = deepcopy(store.manifest)
         self.manifest.aofs = len(aofs)
         self.manifest.gone = sorted({*self.manifest.gone, *gone})
-        self.manifest.open, self.manifest.unread = others
+        self.manifest.open, self.manifest.unread = others or Others({}, [])
         self.manifest.grown = []
         self.manifest.changed = []
         self.manifest.parts = []

@@ -1,6 +1,7 @@
 """Computes the numbers of a report from the tables of an audit, in one process, without Spark."""
 
 import json
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
@@ -133,10 +134,7 @@ class _Report:
             "last": manifest.last,
             "nodes": manifest.nodes,
             "addresses": manifest.addresses,
-            "missing_nodes": manifest.missing_nodes,
-            "missing_segments": manifest.missing_segments,
-            "gone": manifest.missing_and_gone,
-            "silences": {node: one._asdict() for node, one in manifest.silences.items()},
+            "lacks": [lack._asdict() for lack in manifest.lacks(time.time_ns() // 1_000_000)],
             "segments": len(manifest.segments),
             "settings": manifest.settings,
             "whole": whole.numbers(manifest.end),

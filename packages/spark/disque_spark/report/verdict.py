@@ -1,10 +1,8 @@
 """The summary of the report: what was lost, and what could be judged at all."""
 
 from collections.abc import Iterator, Mapping
-from html import escape
 from typing import Any
 
-from disque_spark.audit.gaps import NO_TIME
 from disque_spark.audit.rules import (
     AFTER_ACK,
     EXPIRED,
@@ -17,6 +15,7 @@ from disque_spark.audit.rules import (
     UNSEEN_ACK,
     WITH_WORKER,
 )
+from disque_spark.report.completeness import lacks_box, nodes_seen, nothing_lost
 from disque_spark.report.found import SERIOUS
 from disque_spark.report.markup import Numbers, name, node_code, pair, time
 from disque_spark.report.whole import UNSURE, bar, headline
@@ -34,59 +33,22 @@ _VERDICTS = {
     UNSEEN_ACK: "acknowledged, but no log has {their} delivery",
     AFTER_ACK: "delivered after an acknowledgement",
 }
-# Numbers of things missing in the logs. With any of them, there may have been other jobs, or other
-# outcomes.
-_LACKS = (
-    *("missing_nodes", "missing_segments", "gone", "silences"),
-    *("dropped", "damaged", "unknown"),
-)
 
 
 def summary(numbers: Numbers) -> str:
     """The top of the page: the whole, then what was lost, then what the logs lack."""
     whole = numbers["whole"]
-    logs = f"{counted(len(numbers['nodes']), 'node')} in {counted(numbers['segments'], 'segment')}"
+    logs = f"{nodes_seen(numbers)} in {counted(numbers['segments'], 'segment')}"
     return (
         f"<p class=sub>{counted(numbers['events'], 'event')} of {logs}. All times are"
         " <span class=zone>UTC</span>.</p>"
         f"<p class=headline>{headline(whole)}</p>{bar(whole)}"
         + _verdicts(numbers)
         + "".join(_unfinished(whole))
-        + "".join(_missing(numbers))
+        + lacks_box(numbers)
         + _judged(numbers)
         + _tiles(numbers)
     )
-
-
-def _missing(numbers: Numbers) -> Iterator[str]:
-    """What is missing in the logs."""
-    if numbers["dropped"]:
-        yield (
-            f"<p class=warn>{_are(numbers['dropped'], 'event')} missing: the logs say that nodes"
-            " dropped events. Findings may be due to that.</p>"
-        )
-    if numbers["unknown"]:
-        yield (
-            f"<p class=warn>{_are(numbers['unknown'], 'event')} of a kind that this version does"
-            " not know: audit the logs again with a newer version.</p>"
-        )
-    if numbers["damaged"]:
-        yield (
-            f"<p class=warn>{counted(numbers['damaged'], 'line')} of the logs cannot be read."
-            " Findings may be due to that.</p>"
-        )
-    for node in numbers["missing_nodes"]:
-        yield (
-            f"<p class=warn>Node <code>{escape(node)}</code> appears in the logs, but its own log"
-            " is missing: what happened there is unknown.</p>"
-        )
-    for segment, lines in numbers["missing_segments"].items():
-        some = f"{counted(lines, 'line')} of segment" if lines >= 0 else "Segment"
-        are = "are" if lines >= 0 and lines != 1 else "is"
-        yield (
-            f"<p class=warn>{some} <code>{escape(segment)}</code> {are} missing: what happened"
-            " during that time is unknown.</p>"
-        )
 
 
 def _are(number: int, noun: str) -> str:
@@ -130,16 +92,7 @@ def _verdicts(numbers: Numbers) -> str:
         )
     if not numbers["jobs"]["jobs"] or bad or unsure:
         return text
-    if any(numbers[what] for what in _LACKS):
-        return (
-            "<p class=warn><b>No loss is known, but the logs are incomplete:</b> all jobs in them"
-            " were delivered and acknowledged, ended before that, wait, or are still young. What is"
-            f" missing is listed below.</p>{text}"
-        )
-    return (
-        "<p class=verdict><b>No job was lost:</b> all confirmed jobs were delivered and"
-        f" acknowledged, ended before that, wait, or are still young.</p>{text}"
-    )
+    return nothing_lost(numbers)
 
 
 def _unfinished(whole: Mapping[str, Any]) -> Iterator[str]:
@@ -184,10 +137,9 @@ def _judged(numbers: Numbers) -> str:
         return ""
     patience = rules.get("patience")
     late = f"{patience} s" if patience else f"{rules.get('retries', '?')} times its RETRY"
-    with_logs = counted(len(numbers["nodes"]), "node")
     judged = (
-        f"{jobs(totals['jobs'])}, by the logs of {with_logs}: whether each confirmed job was"
-        f" delivered, acknowledged (within {late}), queued again after its RETRY time, and not"
+        f"{jobs(totals['jobs'])}, by the logs of {nodes_seen(numbers)}: whether each confirmed job"
+        f" was delivered, acknowledged (within {late}), queued again after its RETRY time, and not"
         " delivered after its end; and whether each tick of a schedule added its job."
     )
     young = totals.get("young", 0)
@@ -198,7 +150,6 @@ def _judged(numbers: Numbers) -> str:
         " time;"
         if young
         else "",
-        *_silent(numbers),
         "ADDJOBs that were refused, or answered with the id of an existing job (UNIQUE): they leave"
         " no line in the log;",
         "ticks of schedules while all nodes are down: the first node to start logs those missed;",
@@ -209,35 +160,6 @@ def _judged(numbers: Numbers) -> str:
         f"<div class=judged><p><b>Judged:</b> {judged}</p><p><b>Not judged:</b></p>"
         f"<ul>{items}</ul></div>"
     )
-
-
-def _silent(numbers: Numbers) -> Iterator[str]:
-    """What is not judged because the logs lack it."""
-    if numbers["missing_nodes"]:
-        yield (
-            f"what happened on {counted(len(numbers['missing_nodes']), 'node')} with missing logs;"
-        )
-    for node in numbers["gone"]:
-        yield (
-            f"what happened on node {node_code(numbers, node)}, which was removed, and whose log is"
-            " missing;"
-        )
-    if numbers["dropped"] or numbers["missing_segments"] or numbers["damaged"]:
-        yield "what happened where lines are missing: jobs that were added there are unknown;"
-    if numbers["unknown"]:
-        yield f"{counted(numbers['unknown'], 'event')} of kinds that this version does not know;"
-    for node, one in sorted(numbers["silences"].items()):
-        when = []
-        if one["since"] != NO_TIME:
-            when.append(f"before {time(one['since'])}, where its log begins")
-        if one["gaps"]:
-            gaps = "a gap" if one["gaps"] == 1 else f"{count(one['gaps'])} gaps"
-            when.append(
-                f"between {time(one['first'])} and {time(one['last'])}, where its log has {gaps}"
-            )
-        if one["until"] != NO_TIME:
-            when.append(f"after {time(one['until'])}, where its log ends")
-        yield f"what node {node_code(numbers, node)} did {', and '.join(when)};"
 
 
 def _tiles(numbers: Numbers) -> str:

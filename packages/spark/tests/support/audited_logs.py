@@ -11,8 +11,9 @@ from disque_spark.audit.classify import Finding
 from disque_spark.audit.clocks import Clocks, clocks_by_id, least_of, ranks_of
 from disque_spark.audit.evidence import Logs
 from disque_spark.audit.findings import clock_findings, judged
-from disque_spark.audit.gaps import FOR_EVER, Gap, ends_of, gaps_of, head_of, missing_between
+from disque_spark.audit.gaps import FOR_EVER, Gap, ends_of, gaps_of, head_of, holes_of
 from disque_spark.audit.jobs import jobs_of
+from disque_spark.audit.lacks import SEGMENT
 from disque_spark.audit.partial_jobs import Seen, read
 from disque_spark.audit.rules import Rules
 from disque_spark.audit.ticks import TICK_SCHEMA, tick_findings
@@ -72,5 +73,6 @@ def audited(logs: Sequence[Path], rules: Rules) -> Audited:
     findings += judged(batch, rules, known)[0]
     findings += tick_findings(pa.concat_tables([TICK_SCHEMA.empty_table(), *notes.ticks]))
     jobs = {row["id"]: row for row in batch.to_pylist()}
-    parts = missing_between(ends)
+    holes = holes_of(ends, nodes)
+    parts = {hole.segment: hole.amount for hole in holes if hole.kind == SEGMENT}
     return Audited(nodes, jobs, findings, gaps, clocks, seen, missing, parts)

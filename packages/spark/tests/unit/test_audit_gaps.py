@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,29 @@ from disque_spark.audit.gaps import (
     ends_of,
     gaps_of,
     head_of,
-    missing_between,
+    holes_of,
+)
+from disque_spark.audit.lacks import (
+    EARLIER,
+    KILLED,
+    LATE,
+    NO_STOP,
+    NO_TIME,
+    OFF,
+    SEGMENT,
+    Lack,
 )
 from disque_spark.audit.partial_jobs import Notes, read
 from disque_spark.files import location
 from disque_spark.segments import Piece
 
 A, B = "a" * 40, "b" * 40
+
+
+def missing_between(log: dict[str, Ends], names: Sequence[str] = ()) -> dict[str, int]:
+    """The segments that are missing or incomplete, with the number of missing lines."""
+    holes = holes_of(log, [A], names)
+    return {hole.segment: hole.amount for hole in holes if hole.kind == SEGMENT}
 
 
 def segment(directory: Path, *events: tuple[int, str], packed: bool = False) -> Path:
@@ -232,3 +249,79 @@ def test_segments_that_were_removed_because_they_are_old_are_not_missing() -> No
     assert missing_between(log) == {}
     log = chained(*range(3, 9), started=True)
     assert Gap(0, 0, 29) in gaps_of(log, [A])
+
+
+def run(*segments: tuple[int, int, bool, str], up: int = NO_TIME) -> dict[str, Ends]:
+    """Return segments: first and last time, started, reason of its stop ("-": none)."""
+    return {
+        f"events-{A[:8]}-{number:013}-0.jsonl": Ends(
+            *(A, first, last, started, reason != "-", []),
+            reason=reason.strip("-"),
+            run="" if up == NO_TIME else "ab12",
+            up=up,
+            since=first,
+        )
+        for number, (first, last, started, reason) in enumerate(segments)
+    }
+
+
+@pytest.mark.parametrize(
+    ("segments", "up", "kinds"),
+    [
+        ([(3, 5, True, "shutdown")], 3, []),
+        ([(5, 9, True, "shutdown")], 3, [LATE]),
+        ([(3, 5, True, "switched-off"), (7, 9, True, "shutdown")], 3, [OFF]),
+        ([(3, 5, True, "switched-off")], 3, [OFF]),
+        ([(3, 5, True, "-")], 3, [NO_STOP]),
+        ([(3, 5, True, "-"), (7, 9, True, "shutdown")], 3, [KILLED]),
+        ([(3, 5, False, "shutdown")], 3, [EARLIER]),
+        # Nodes of the last release do not say why they stop.
+        ([(3, 5, True, ""), (7, 9, True, "")], NO_TIME, []),
+        ([(3, 5, True, ""), (7, 9, True, "")], 3, [OFF]),
+    ],
+)
+def test_what_the_log_of_a_node_lacks(
+    segments: list[tuple[int, int, bool, str]], up: int, kinds: list[str]
+) -> None:
+    log = run(*segments, up=up)
+    assert [hole.kind for hole in holes_of(log, [A])] == kinds
+
+
+def test_a_node_that_stopped_and_began_its_log_late_the_next_time_lacks_only_that_time() -> None:
+    log = run((3, 5, True, "shutdown"), (9, 12, True, "shutdown"), up=3)
+    log[max(log)] = log[max(log)]._replace(up=7, run="cd34")
+    assert holes_of(log, [A]) == [Lack(LATE, A, 7, 9)]
+    assert gaps_of(log, [A]) == [Gap(0, 7, 9)]
+
+
+@pytest.mark.parametrize("block", [60, 100, 250, 1 << 20])
+def test_a_log_that_was_switched_off_and_on_within_a_segment_has_a_gap(
+    tmp_path: Path, block: int
+) -> None:
+    lines = [(1, "started"), (2, "queued"), (4, "stopped"), (9, "started"), (12, "stopped")]
+    found = ends(segment(tmp_path, *lines), block)
+    assert found is not None
+    assert [tuple(pair) for pair in found.off] == [(4, 9)]
+    assert gaps_of({"events-aaaaaaaa-1-0.jsonl": found}, [A]) == [Gap(0, 4, 9)]
+
+
+@pytest.mark.parametrize("block", [100, 1 << 20])
+def test_a_segment_says_why_it_stops_and_which_nodes_there_are(tmp_path: Path, block: int) -> None:
+    said = {"name": "two", "run": "ab12", "up": 1, "since": 2, "nodes": [A, B]}
+    more = {"time": 5, "node": A, "event": "segment", "nodes": ["c"]}
+    stop = {"time": 9, "node": A, "event": "stopped", "reason": "shutdown"}
+    queued = {"time": 4, "node": A, "event": "queued"}
+    lines = [{"time": 1, "node": A, "event": "segment", **said}, queued, more, stop]
+    path = tmp_path / "events-aaaaaaaa-1-0.jsonl"
+    path.write_text("".join(json.dumps(one, separators=(",", ":")) + "\n" for one in lines))
+    assert head_of(location(path)) == Head(A, "two", run="ab12", up=1, since=2)
+    found = counted(path, block)
+    assert found is not None
+    assert (found.reason, found.run, found.up, found.since, found.lines) == (
+        *("shutdown", "ab12", 1, 2),
+        3,
+    )
+    size = path.stat().st_size
+    _, seen, notes = read([Piece(location(path), 0, size)], [A])
+    assert notes.peers == {A, B, "c"}
+    assert seen.unknown == 0

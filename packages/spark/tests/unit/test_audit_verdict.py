@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from disque_spark.audit.gaps import FOR_EVER, Gap, Silence, silences
+from disque_spark.audit import lacks as lk
 from disque_spark.audit.result import Result
 from disque_spark.audit.rules import (
     AFTER_ACK,
@@ -20,42 +20,36 @@ from disque_spark.audit.rules import (
     SCHEDULE_MISSED,
     TWICE,
 )
-from disque_spark.cli.lacking import lacking
-from disque_spark.report.page import page
+from disque_spark.cli.lacking import judged, lacking
+from disque_spark.report.found import findings
+from disque_spark.report.markup import time
+from disque_spark.report.verdict import summary
+from disque_spark.report.whole import GROUPS
 
 ALL_WELL = "No job was lost"
 
 
-def said(*found: tuple[str, str], **more: object) -> str:
-    """Return the page about findings of these kinds and reasons."""
+def numbers_of(*found: tuple[str, str], **more: object) -> dict[str, Any]:
+    """Return the numbers of a page about findings of these kinds and reasons."""
     reasons: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
     for kind, reason in found:
         reasons[kind][reason] = 1
+    times = {f"{name}_p{rank}": None for name in ("wait", "processing") for rank in (50, 99)}
     numbers: dict[str, Any] = {
-        "events": 0,
-        "dropped": 0,
-        "unknown": 0,
-        "damaged": 0,
-        "first": 0,
-        "last": 0,
-        "segments": 0,
-        "step": 1000,
-        "jobs": {"jobs": 1, "open": 1, "expired": 0, "delivered_again": 0}
-        | {"delivered": 1, "acked": 0, "wait_p50": None, "wait_p99": None}
-        | {"processing_p50": None, "processing_p99": None},
-        "findings": {},
+        **dict.fromkeys(("events", "first", "last", "segments"), 0),
+        "jobs": {"jobs": 1, "delivered_again": 0, "delivered": 1, **times},
+        "whole": {"jobs": 1, **dict.fromkeys(GROUPS, 0), "done": 1, "oldest": {}},
+        "finding_jobs": {"": 0},
         "reasons": reasons,
-        "depth": {},
         "settings": {},
-        "hours": {"first": 0, "last": 0, "queues": [], "delivered": []},
-        "missing_segments": {},
-        "silences": {},
+        **{name: [] for name in ("nodes", "lacks", "findings_shown")},
     }
-    for name in ("nodes", "missing_nodes", "gone", "findings_shown", "queues"):
-        numbers[name] = []
-    for name in ("wait", "processing", "deliveries", "rates"):
-        numbers[name] = []
-    return page(numbers | more)
+    return numbers | more
+
+
+def said(*found: tuple[str, str], **more: object) -> str:
+    """Return the top of that page."""
+    return summary(numbers_of(*found, **more))
 
 
 def result(*found: tuple[str, str | None], **more: Any) -> Result:
@@ -70,13 +64,9 @@ def result(*found: tuple[str, str | None], **more: Any) -> Result:
     )
 
 
-def test_a_job_that_waits_in_a_file_for_its_first_delivery_is_not_lost_but_not_done_either() -> (
-    None
-):
+def test_a_job_that_waits_in_a_file_for_its_first_delivery_is_not_lost() -> None:
     assert result((NEVER_DELIVERED, HELD)).serious == 0
-    text = said((NEVER_DELIVERED, HELD))
-    assert ALL_WELL not in text
-    assert "1 job waits" in text
+    assert "verdict bad" not in said((NEVER_DELIVERED, HELD))
     assert ALL_WELL in said()
 
 
@@ -101,69 +91,118 @@ def test_what_may_happen_at_least_once_is_not_serious() -> None:
     assert ALL_WELL in said((TWICE, "retry"), (POISON, ""))
 
 
-A = "a" * 40
-SILENT = Silence(until=5000)
+A, B = "a" * 40, "b" * 40
+MINUTE = 60_000
+NAME = "events-aaaaaaaa-1-1.jsonl"
 
 
 @pytest.mark.parametrize(
-    ("lack", "missing", "partial"),
+    "lack",
     [
-        ("missing_nodes", [A], True),
-        ("missing_segments", {"events-aaaaaaaa-1-1.jsonl": -1}, True),
-        ("dropped", 5, True),
-        ("damaged", 1, True),
-        ("unknown", 2, True),
-        # Problems that cannot be helped, or disappear when nodes close their segments.
-        ("gone", [A], False),
-        ("silences", {A: SILENT}, False),
+        *(lk.Lack(lk.NODE, A), lk.Lack(lk.GONE, A), lk.Lack(lk.SEGMENT, A, 1, 2, NAME)),
+        *(
+            lk.Lack(lk.SEGMENT, A, 1, 2, NAME, 5),
+            lk.Lack(lk.EMPTY, A, segment=NAME),
+        ),
+        *(
+            lk.Lack(lk.LEFT_OPEN, A, 1, segment=NAME),
+            lk.Lack(lk.UNREAD, A, segment="x.zst"),
+        ),
+        *(lk.Lack(lk.OFF, A, 1, 2, amount=3), lk.Lack(lk.OFF, A, 1), lk.Lack(lk.NO_STOP, A, 1)),
+        *(lk.Lack(kind, amount=7) for kind in (lk.DROPPED, lk.DAMAGED, lk.UNKNOWN)),
+        *(lk.Lack(lk.KILLED, A, 1, 2, amount=1), lk.Lack(lk.EARLIER, A, until=5)),
+        *(lk.Lack(lk.LATE, A, 1, 5), lk.Lack(lk.GOES_ON, A, 5), lk.Lack(lk.GOES_ON, A)),
     ],
 )
-def test_with_incomplete_logs_nothing_says_that_no_job_was_lost(
-    lack: str, missing: Any, partial: bool
-) -> None:
+def test_with_incomplete_logs_nothing_says_that_no_job_was_lost(lack: lk.Lack) -> None:
     whole = result()
     assert (whole.is_whole, whole.is_partial, list(lacking(whole))) == (True, False, [])
-    torn = result(**{lack: missing})
-    assert (torn.is_whole, torn.is_partial) == (False, partial)
-    assert len(list(lacking(torn))) == 1
-    shown = {A: SILENT._asdict()} if lack == "silences" else missing
-    text = said(**{lack: shown})
+    torn = result(lacks=[lack])
+    # The others cannot be helped, or disappear when nodes close their segments.
+    bounds = (lk.GONE, lk.KILLED, lk.EARLIER, lk.LATE, lk.GOES_ON)
+    assert (torn.is_whole, torn.is_partial) == (False, lack.kind not in bounds)
+    (line,) = lacking(torn)
+    assert "{" not in line
+    text = said(lacks=[lack._asdict()])
     assert ALL_WELL not in text
     assert "No loss is known" in text
-    all_well_items = said().partition("Not judged:")[2].count("<li>")
-    _, _, unjudged = text.partition("Not judged:")
-    assert unjudged.count("<li>") == 1 + all_well_items, unjudged
+    _, _, box = text.partition("class='lacks")
+    assert box.partition("</div>")[0].count("<li>") == 1
     # Jobs known to be lost come first.
-    lost = said((NEVER_DELIVERED, ""), **{lack: shown})
+    lost = said((NEVER_DELIVERED, ""), lacks=[lack._asdict()])
     assert "No loss is known" not in lost
     assert "verdict bad" in lost
+    assert lost.index("verdict bad") < lost.index("class='lacks")
 
 
-def test_silences_of_the_logs_are_reported_node_by_node() -> None:
-    minute = 60_000
-    gaps = [
-        Gap(0, 0, 2 * minute - 1),  # begins with the others
-        Gap(0, 9 * minute, 10 * minute),
-        Gap(0, 12 * minute, 13 * minute),
-        Gap(1, 0, 5 * minute),
-        Gap(1, 20 * minute, FOR_EVER),
-        Gap(2, 59 * minute + 1, FOR_EVER),  # ends with the others
-        Gap(3, 0, FOR_EVER),  # has no log
+def test_running_nodes_are_no_reason_for_a_warning() -> None:
+    calm = said(lacks=[lk.Lack(lk.GOES_ON, node, 5)._asdict() for node in (A, B)])
+    assert "the logs go on" in calm
+    assert "lacks warn" not in calm
+    assert "lacks warn" in said(lacks=[lk.Lack(lk.NO_STOP, A, 5)._asdict()])
+
+
+def test_the_verdict_speaks_of_the_time_and_the_nodes_that_it_saw() -> None:
+    assert f"No job was lost from {time(MINUTE)} to {time(9 * MINUTE)}" in said(
+        first=MINUTE, last=9 * MINUTE
+    )
+    lacks = [
+        *(lk.Lack(lk.EARLIER, A, until=3 * MINUTE), lk.Lack(lk.NODE, B)),
+        *(lk.Lack(lk.GOES_ON, A, 7 * MINUTE), lk.Lack(lk.KILLED, A, 4 * MINUTE, 5 * MINUTE)),
     ]
-    found = silences(gaps, ["a", "b", "c", "d"], 1 * minute, 60 * minute, minute)
-    assert found == {
-        "a": Silence(2, 9 * minute, 13 * minute),
-        "b": Silence(since=5 * minute, until=20 * minute),
-    }
-    assert silences([Gap(0, 0, 5)], ["a"], 6, 60, 0) == {}  # of days that were dropped
-    lines = list(lacking(result(silences=found)))
-    assert [line.split(" of node ")[1][0] for line in lines] == ["a", "b", "b"]
-    assert "2 gaps between 1970-01-01 00:09" in lines[0]
+    text = said(
+        first=MINUTE, last=9 * MINUTE, nodes=[A, "c" * 40], lacks=[one._asdict() for one in lacks]
+    )
+    assert f"No loss is known from {time(3 * MINUTE)} to {time(7 * MINUTE)}" in text
+    assert "2 of 3 nodes" in text
+    said_so = judged(result(lacks=lacks, nodes=2, first=MINUTE, last=9 * MINUTE))
+    assert said_so == (
+        "judged: 2 of 3 nodes, from 1970-01-01 00:03:00 UTC to 1970-01-01 00:07:00 UTC"
+    )
+
+
+def test_several_gaps_of_a_node_are_told_together() -> None:
+    holes = [
+        lk.Lack(lk.KILLED, A, 9 * MINUTE, 10 * MINUTE),
+        lk.Lack(lk.LINES, A, 11 * MINUTE, 11 * MINUTE),
+        lk.Lack(lk.KILLED, A, 12 * MINUTE, 13 * MINUTE),
+        lk.Lack(lk.OFF, A, 20 * MINUTE),
+        lk.Lack(lk.KILLED, B, 1, 2),  # of days that were dropped
+    ]
+    assert lk.in_period(holes, MINUTE) == [
+        lk.Lack(lk.KILLED, A, 9 * MINUTE, 13 * MINUTE, amount=2),
+        lk.Lack(lk.OFF, A, 20 * MINUTE),
+    ]
+    (line, _) = lacking(result(lacks=lk.in_period(holes, MINUTE)))
+    assert "2 gaps between 1970-01-01 00:09" in line
+
+
+DAY = lk.FRESH
+NOW = 100 * DAY
+STOPS = [lk.Lack(lk.NO_STOP, A, 5), lk.Lack(lk.NO_STOP, B, 6)]
+
+
+@pytest.mark.parametrize(
+    ("stills", "grown", "kinds"),
+    [
+        ([], [], [(lk.NO_STOP, A), (lk.NO_STOP, B)]),
+        ([lk.Still(A, "s", NOW - 5, True)], [], [(lk.NO_STOP, B), (lk.GOES_ON, A)]),
+        ([lk.Still(A, "s", NOW - 2 * DAY, True)], [], [(lk.NO_STOP, B), (lk.LEFT_OPEN, A)]),
+        ([lk.Still(A, "s", NOW - 5, False)], [], [(lk.NO_STOP, B), (lk.LEFT_OPEN, A)]),
+        ([], [B], [(lk.NO_STOP, A), (lk.GOES_ON, B)]),
+    ],
+)
+def test_a_log_goes_on_if_something_shows_it(
+    stills: list[lk.Still], grown: list[str], kinds: list[tuple[str, str]]
+) -> None:
+    found = lk.with_ends(STOPS, stills, {A: 5, B: 6}, NOW, grown)
+    assert [(lack.kind, lack.node) for lack in found] == kinds
+    assert {lack.since for lack in found} == {5, 6}
 
 
 def test_every_kind_of_finding_has_its_meaning_on_the_page() -> None:
-    text = said(findings=dict.fromkeys(KINDS, 1))
-    assert all(f"<td>{kind}</td>" in text for kind in KINDS)
+    text = findings(numbers_of(findings=dict.fromkeys(KINDS, 1)))
+    assert all(f"id=kind-{kind}" in text for kind in KINDS)
 
 
 def test_a_tick_that_added_no_job_is_not_all_well_and_two_jobs_are() -> None:

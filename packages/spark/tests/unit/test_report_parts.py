@@ -12,6 +12,7 @@ import pytest
 
 from disque_spark.audit.addresses import addresses_in
 from disque_spark.audit.clients import DID, MOST, add_clients, busiest, clients_of
+from disque_spark.audit.lacks import DAMAGED, DROPPED, SEGMENT, UNKNOWN, Lack
 from disque_spark.audit.result import Result
 from disque_spark.audit.rules import KINDS
 from disque_spark.audit.trace import CODE_BITS, CODES, TIME_SHIFT
@@ -188,11 +189,10 @@ def numbers(reasons: dict[str, dict[str, int]], **more: object) -> dict[str, obj
         "segments": 2,
         "dropped": 0,
         "unknown": 0,
-        "missing_nodes": [],
         "damaged": 0,
-        "missing_segments": {},
-        "gone": [],
-        "silences": {},
+        "lacks": [],
+        "first": 0,
+        "last": 0,
         "reasons": {kind: reasons.get(kind, {}) for kind in (*KINDS, *reasons)},
         "finding_jobs": {"": 0},
         "whole": whole,
@@ -222,7 +222,8 @@ def test_problems_are_in_one_box_one_per_line_the_most_harmful_first() -> None:
 
 
 def test_the_whole_comes_first_and_losses_before_what_the_logs_lack() -> None:
-    some = numbers({"never-delivered": {"": 2, "log-gap": 3}}, damaged=1)
+    lacks = [Lack(DAMAGED, amount=1)._asdict()]
+    some = numbers({"never-delivered": {"": 2, "log-gap": 3}}, lacks=lacks)
     text = verdict.summary(some | {"whole": whole(done=4, lost=2, unclear=3)})
     order = [
         "44.4 % of 9 jobs done; 2 certainly lost; 3 perhaps lost.",
@@ -253,11 +254,12 @@ def test_jobs_that_a_file_still_has_are_not_called_lost() -> None:
     assert "No job was lost" in text
 
 
-@pytest.mark.parametrize("what", ["dropped", "unknown", "damaged"])
+@pytest.mark.parametrize("what", [DROPPED, UNKNOWN, DAMAGED])
 def test_one_thing_is_not_counted_as_many(what: str) -> None:
-    text = verdict.summary(numbers({}, **{what: 1}))
+    one, two = ([Lack(what, amount=amount)._asdict()] for amount in (1, 2))
+    text = verdict.summary(numbers({}, lacks=one))
     assert not re.search(r"\b1 (events|lines|jobs|nodes|findings)\b|\b1 \w+ are\b", text)
-    assert re.search(r"\b2 (events|lines)\b", verdict.summary(numbers({}, **{what: 2})))
+    assert re.search(r"\b2 (events|lines)\b", verdict.summary(numbers({}, lacks=two)))
     assert "No job was lost" not in text
 
 
@@ -293,11 +295,14 @@ def test_events_that_never_happened_have_no_plot() -> None:
 
 
 def test_the_command_counts_one_thing_as_one() -> None:
-    one = Result(Path("x"), 1, 1, 1, 1, 1, 1, Counter(), missing_segments={"s": 1, "t": 2, "u": -1})
+    kinds = (DROPPED, UNKNOWN, DAMAGED)
+    lost = [Lack(SEGMENT, segment=name, amount=n) for name, n in (("s", 1), ("t", 2), ("u", -1))]
+    lacks = [*(Lack(kind, amount=1) for kind in kinds), *lost]
+    one = Result(Path("x"), 1, 1, 1, 1, 1, 1, Counter(), lacks=lacks)
     assert list(lacking(one)) == [
-        "1 event is missing in the logs",
+        "1 event is missing: the logs say that nodes dropped events",
         "1 event is of a kind that this version does not know",
-        "1 line in the logs is not an event",
+        "1 line of the logs cannot be read",
         "1 line of segment s is missing",
         "2 lines of segment t are missing",
         "segment u is missing",

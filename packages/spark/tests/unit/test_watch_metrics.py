@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from disque_spark.audit.lacks import NODE, SEGMENT, Lack
 from disque_spark.audit.result import Result
 from disque_spark.watch.metrics import WatchMetrics, serving
 from tests.support.harness import free_port
@@ -24,8 +25,7 @@ def result(findings: Counter[str], events: int = 70) -> Result:
         unknown=0,
         damaged=0,
         findings=findings,
-        missing_nodes=["a"],
-        missing_segments={"b": 5},
+        lacks=[Lack(NODE, "a"), Lack(SEGMENT, segment="b", amount=5)],
         last=1_500,
     )
 

@@ -13,6 +13,7 @@ from selenium.webdriver import ActionChains
 
 from disque_spark.audit.clients import DID
 from disque_spark.audit.engine import LocalEngine
+from disque_spark.audit.lacks import DROPPED, NODE, Lack
 from disque_spark.audit.run import audit
 from disque_spark.audit.store import StoreError
 from disque_spark.report import Json, make_report, write_report
@@ -156,7 +157,8 @@ def test_the_most_important_facts_come_first(numbers: dict[str, Json]) -> None:
     changed = json.loads(json.dumps(numbers))
     changed["reasons"] = {kind: {} for kind in changed["reasons"]}
     changed["reasons"]["expired-undelivered"] = {"": 2}
-    changed.update(first=1_795_290_000_000, last=1_795_290_065_000, dropped=7)
+    changed.update(first=1_795_290_000_000, last=1_795_290_065_000)
+    changed["lacks"] = [Lack(DROPPED, amount=7)._asdict()]
     text = page(changed)
     assert "<title>Disque audit, 2026-11-21 19:40:00 to 2026-11-21 19:41:05 UTC</title>" in text
     assert text.index("% of ") < text.index("7 events are missing") < text.index("<h2")
@@ -165,13 +167,13 @@ def test_the_most_important_facts_come_first(numbers: dict[str, Json]) -> None:
     assert "No job was lost" not in text
     changed["reasons"]["expired-undelivered"] = {}
     assert "No job was lost" not in page(changed)
-    changed.update(dropped=0, damaged=0, unknown=0, silences={})
+    changed["lacks"] = []
     assert "No job was lost" in page(changed)
     changed["reasons"]["not-requeued"] = {"": 1}
     text = page(changed)
     assert "1 job was delivered, not acknowledged, and not queued again" in text
     changed["reasons"]["not-requeued"] = {}
-    changed["missing_nodes"] = ["d" * 40]
+    changed["lacks"] = [Lack(NODE, "d" * 40)._asdict()]
     assert "No job was lost" not in page(changed)
     assert "d" * 40 in page(changed)
 

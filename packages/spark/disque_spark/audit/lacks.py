@@ -138,7 +138,7 @@ def with_ends(
             continue
         if lack.kind == NO_STOP and lack.node in grown:
             lack = lack._replace(kind=GOES_ON)
-        if lack.kind == NODE and lack.node in {*running, *dead}:
+        if lack.kind == NODE and lack.node in running:
             continue
         lacks.append(lack)
     lacks += [Lack(GOES_ON, node, lasts.get(node, NO_TIME)) for node in sorted(running)]
@@ -166,7 +166,10 @@ def period(lacks: Iterable[Lack], first: int, last: int) -> tuple[int, int]:
 
 def seen_nodes(lacks: Iterable[Lack], with_logs: int) -> str:
     """The nodes that the audit saw: ``2 of 3 nodes``."""
-    without = sum(lack.kind in (NODE, GONE) for lack in lacks)
+    without = sum(
+        lack.kind in (NODE, GONE) or (lack.kind == GOES_ON and lack.since == NO_TIME)
+        for lack in lacks
+    )
     nodes = "node" if with_logs + without == 1 else "nodes"
     return (
         f"{number(with_logs)} of {number(with_logs + without)} {nodes}"

@@ -252,7 +252,7 @@ class Manifest:
         stills = []
         for name, written in self.open.items():
             node = self._named(prefix_of(name))
-            is_last = order_of(name) > closed.get(node, (0, 0))
+            is_last = order_of(name) > closed.get(node, (-1, 0))
             stills.append(Still(node, name, written, is_last))
         found = [Lack(NODE, node) for node in self.missing_nodes]
         found += [Lack(GONE, node) for node in self.missing_and_gone]

@@ -10,7 +10,7 @@ MINUTE = 60_000
 
 
 class Story:
-    """The logs of nodes that do the same: each has a job every ten seconds, and begins a segment
+    """The logs of nodes that all work alike: each has a job every ten seconds, and begins a segment
     every minute.
 
     Attributes:
@@ -42,7 +42,7 @@ class Story:
             self.say(node, "started")
 
     def stop(self, *places: int, why: str = "shutdown") -> None:
-        """The logs of nodes end in good order."""
+        """The logs of nodes end cleanly."""
         for node in map(NODES.__getitem__, places):
             self.say(node, "stopped", **({} if self._old else {"reason": why}))
             self.close(node)

@@ -32,7 +32,7 @@ def judged(story: Story, output: Path) -> tuple[Result, str]:
 
 
 def lived(directory: Path, *, old: bool = False) -> Story:
-    """Three nodes work for three minutes, and stop in good order."""
+    """Three nodes work for three minutes, and stop cleanly."""
     story = Story(directory, old=old)
     story.begin(*ALL)
     story.work(3, *ALL)

@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
         if options.explain:
             print("report needs no Spark, so it has no plan")
             return OK
-        places = _write(options, progress)
+        numbers, places = _write(options, progress)
     except Stopped as stopped:
         return _ended(progress, str(stopped), STOPPED + stopped.signal)
     except UsageError as problem:
@@ -36,6 +36,7 @@ def run(options: argparse.Namespace) -> int:
     finally:
         signals.release()
     progress.end()
+    print(numbers["headline"])
     for place in places:
         print(place)
     return OK
@@ -47,8 +48,10 @@ def _ended(progress: TerminalProgress, text: str, status: int) -> int:
     return status
 
 
-def _write(options: argparse.Namespace, progress: TerminalProgress) -> list[Location]:
-    """Write the page and the numbers. Returns where they are."""
+def _write(
+    options: argparse.Namespace, progress: TerminalProgress
+) -> tuple[Mapping[str, Json], list[Location]]:
+    """Write the page and the numbers. Returns the numbers, and where both are."""
     settings = dict(options.conf)
     html, file, before = (
         None if path is None else location(path, settings)
@@ -59,7 +62,7 @@ def _write(options: argparse.Namespace, progress: TerminalProgress) -> list[Loca
         html, file = audit / "report.html", audit / "report.json"
     numbers = make_report(options.audit, _before(before, file), progress, settings)
     write_report(numbers, html, file)
-    return [place for place in (html, file) if place is not None]
+    return numbers, [place for place in (html, file) if place is not None]
 
 
 def _before(chosen: Location | None, replaced: Location | None) -> Mapping[str, Json] | None:

@@ -17,7 +17,7 @@ from disque_spark.report.lives import Nodes, life_of
 from disque_spark.report.page import page
 from disque_spark.report.remarkable import remarkable
 from disque_spark.report.tables import FINDINGS, JOBS, MINUTES, Sums, Tables, ms
-from disque_spark.report.whole import Whole
+from disque_spark.report.whole import Whole, headline
 
 Json: TypeAlias = Any  # values as they are written to the file
 MOST_FINDINGS = 100  # findings of each kind
@@ -137,7 +137,8 @@ class _Report:
             "lacks": [lack._asdict() for lack in manifest.lacks(time.time_ns() // 1_000_000)],
             "segments": len(manifest.segments),
             "settings": manifest.settings,
-            "whole": whole.numbers(manifest.end),
+            "headline": headline(found := whole.numbers(manifest.end)),
+            "whole": found,
             "jobs": totals,
             "findings": {kind: sum(counts.values()) for kind, counts in reasons.items()},
             "finding_jobs": jobs_found,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import NoReturn
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -16,10 +17,11 @@ from disque_spark.audit.engine import LocalEngine
 from disque_spark.audit.lacks import DROPPED, NODE, Lack
 from disque_spark.audit.run import audit
 from disque_spark.audit.store import StoreError
+from disque_spark.pipeline import main
 from disque_spark.report import Json, make_report, write_report
 from disque_spark.report.page import page
 from disque_spark.report.series import RATES
-from disque_spark.report.whole import GROUPS
+from disque_spark.report.whole import GROUPS, headline
 from packages.console.tests.support.browser import WIDTHS, Browser, browser, faults, faults_here
 from packages.spark.tests.support.planted_log import generate
 
@@ -108,6 +110,23 @@ def test_the_numbers_agree_with_each_other(numbers: dict[str, Json]) -> None:
         for how in ("acked", "dead", "cancelled", "expired", "deleted", "evicted", "open")
     ]
     assert sum(ends) == jobs
+
+
+def test_the_command_says_what_became_of_the_jobs_without_spark(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generate(tmp_path / "log", 500, anomalies=0, skew=0)
+    audit(LocalEngine(), [str(tmp_path / "log")], tmp_path / "audit")
+
+    def no_spark(options: object) -> NoReturn:
+        raise AssertionError("a report needs no session")
+
+    assert main(["report", str(tmp_path / "audit")], no_spark) == 0
+    sentence, page, file = capsys.readouterr().out.splitlines()
+    numbers = json.loads(Path(file).read_text())
+    assert sentence == numbers["headline"] == headline(numbers["whole"])
+    assert re.match(r"\d+(\.\d)? % of 58 jobs done", sentence)
+    assert f"<p class=headline>{sentence}</p>" in Path(page).read_text()
 
 
 def test_percentiles_are_in_order_and_in_time(numbers: dict[str, Json]) -> None:

@@ -6,10 +6,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 from disque_spark.audit.rules import KINDS
 from disque_spark.files import Place, location
+from disque_spark.report.whole import GROUPS
 
 Numbers: TypeAlias = Mapping[str, Any]
 
-_TOTALS = ("jobs", "delivered", "acked", "delivered_again", "expired", "dead", "cancelled", "open")
+_TOTALS = ("jobs", "delivered", "delivered_again")
+_BAD = ("lost", "unclear", "overdue", "expired", "failed")  # groups of jobs
 TIMES = ("wait_p50", "wait_p95", "wait_p99", "processing_p50", "processing_p95", "processing_p99")
 _OF_QUEUES = ("jobs", *TIMES, "most_depth", "last_depth", "retries", "nacks")
 
@@ -44,6 +46,7 @@ def summary(numbers: Numbers) -> dict[str, Any]:
             "last": int(numbers["last"]),
             "version": int(numbers.get("version", 0)),
             "jobs": dict(numbers["jobs"]),
+            "whole": {name: numbers.get("whole", {}).get(name) for name in GROUPS},
             "findings": {kind: int(numbers["findings"].get(kind, 0)) for kind in KINDS},
             "queues": {
                 str(row["queue"]): {name: row.get(name) for name in _OF_QUEUES}
@@ -89,10 +92,19 @@ def read_report(path: Place) -> Numbers:
 
 
 def totals(numbers: Numbers) -> list[Change]:
-    """The totals of both reports, and their waiting and processing times."""
+    """The totals of both reports, what became of the jobs, and their waiting and processing
+    times."""
     before, now = numbers["before"]["jobs"], numbers["jobs"]
-    changes = [Change(name, before.get(name), now.get(name)) for name in _TOTALS]
-    return changes + [Change(name, before.get(name), now.get(name), True, True) for name in TIMES]
+    was, whole = numbers["before"].get("whole", {}), numbers["whole"]
+    return [
+        *[Change(name, before.get(name), now.get(name)) for name in _TOTALS],
+        *[
+            Change(group.label, was.get(name), whole[name], is_bad=name in _BAD)
+            for name, group in GROUPS.items()
+            if was.get(name) or whole[name]
+        ],
+        *[Change(name, before.get(name), now.get(name), True, True) for name in TIMES],
+    ]
 
 
 def findings(numbers: Numbers) -> list[Change]:

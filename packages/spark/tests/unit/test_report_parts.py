@@ -39,7 +39,9 @@ def report(**queues: int) -> dict[str, object]:
     rows = [{"queue": name, "jobs": 10, "wait_p99": p99} for name, p99 in queues.items()]
     jobs = {"jobs": len(rows) * 10, "acked": 7, "wait_p50": 5}
     findings = dict.fromkeys(KINDS, 0)
-    return {"first": 0, "last": 9, "jobs": jobs, "findings": findings, "queues": rows}
+    groups = dict.fromkeys(GROUPS, 0) | {"done": 7, "lost": len(rows)}
+    numbers = {"first": 0, "last": 9, "jobs": jobs, "findings": findings, "queues": rows}
+    return {**numbers, "whole": groups}
 
 
 # ---- counts -------------------------------------------------------------------------------------
@@ -107,6 +109,10 @@ def test_slowdowns_are_reported_worst_first() -> None:
     assert [queue for queue, _ in slowed(now)] == ["b", "a"]
     (jobs,) = [change for change in totals(now) if change.name == "jobs"]
     assert (jobs.before, jobs.now, jobs.difference) == (30, 40, 10)
+    (lost,) = [change for change in totals(now) if change.name == "certainly lost"]
+    assert (lost.before, lost.now, lost.is_bad) == (3, 4, True)
+    del now["before"]["whole"]  # an older version had none
+    assert lost._replace(before=None) in totals(now)
     text = comparison(now)
     assert "+50 ms (+100%)" in text
     assert "Queues that the earlier report did not have: <bdi>new</bdi>." in text

@@ -1,25 +1,19 @@
-"""A progress line on a terminal: the share done, the time left, the rate, and the current step."""
+"""The progress on a terminal: the share done, the time left, the rate, and the current step."""
 
-import shutil
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from disque_spark.package import is_remote
-from disque_trio import humanize
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_MOST_WIDTH = 79
-_BAR = 16
-_DRAW_SECONDS = 0.5
+_LOOK_SECONDS = 0.5
 _END_SECONDS = 2.0  # the most that the last call to a JVM may take
 _EVENT_BYTES = 235  # approximate length of a line of an event log
-_SURE = 0.03  # share of the work; before it is done, no estimate of the rest is possible
 
 
 class Reading(str):
@@ -46,84 +40,37 @@ class Part(str):
         return part
 
 
-class Stage:
-    """A stage of the work.
-
-    Args:
-        text: says what it does.
-        since: when it began, monotonic seconds.
-    """
-
-    def __init__(self, text: str, since: float) -> None:
-        self._since = since
-        self._share = 0.0
-        self._size = text.size if isinstance(text, Reading) else 0
-        self._begin, self._end = 0.0, 1.0
-        self.go_on(text)
-
-    def go_on(self, text: str) -> None:
-        """Go on with the next part of the stage."""
-        self._text = text
-        if isinstance(text, Part):
-            self._begin, self._end = text.begin, text.end
-            self._share = max(self._share, text.begin)
-
-    def line(self, now: float, share: float | None) -> str:
-        """The line to show at the time ``now`` (monotonic seconds).
-
-        Args:
-            share: share of the work, or of that of the current part, that Spark has done; None:
-                unknown. The line never goes back.
-        """
-        if share is not None:
-            done = self._begin + (self._end - self._begin) * min(share, 1.0)
-            self._share = max(self._share, done)
-        took = now - self._since
-        if not self._share:
-            return self._text
-        full = round(self._share * _BAR)
-        parts = [f"[{'#' * full}{'.' * (_BAR - full)}] {self._share:4.0%}"]
-        if self._share >= _SURE and took > 0:
-            if self._share < 1:
-                parts.append(f"{humanize.duration(took / self._share - took)} left")
-            if self._size:
-                events = self._share * self._size / _EVENT_BYTES / took
-                parts.append(f"{events:,.0f} events/s")
-        return "  ".join([*parts, self._text])
-
-
 class TerminalProgress:
-    """The progress line on stderr. Prints nothing if that is not a terminal."""
+    """The progress line on stderr, drawn by rich. Prints nothing if stderr is no terminal, or rich
+    is not installed."""
 
     def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
-        self._started = time.monotonic()
-        self._stage: Stage | None = None
-        self._share: float | None = None
-        self._lock = threading.Lock()
+        self._bar = _bar() if sys.stderr.isatty() else None
+        self._part = Part("", 0.0, 1.0)
 
     def __call__(self, text: str) -> None:
         """Show what is being done from now on."""
-        if self._shown:
-            with self._lock:
-                self._share = None
-                if isinstance(text, Part) and text.begin and self._stage is not None:
-                    self._stage.go_on(text)
-                else:
-                    self._stage = Stage(text, time.monotonic())
-                self._draw()
+        if self._bar is None:
+            return
+        self._part = text if isinstance(text, Part) else Part(text, 0.0, 1.0)
+        if not (self._part.begin and self._bar.task_ids):
+            for stage in self._bar.task_ids:
+                self._bar.remove_task(stage)
+            events = text.size // _EVENT_BYTES if isinstance(text, Reading) else 0
+            self._bar.add_task("", total=None, whole=events or 1.0, unit="events/s" * bool(events))
+        self._bar.update(self._bar.task_ids[0], description=str(text))
+        self._show(0.0 if self._part.begin else None)
+        self._bar.start()
 
     def end(self) -> None:
         """Clear the line."""
-        if self._shown:
-            with self._lock:
-                self._stage = None
-                print(f"\r{'':<{_width()}}\r", end="", file=sys.stderr, flush=True)
+        if self._bar is not None:
+            self._bar.stop()
 
     @contextmanager
     def of(self, spark: "SparkSession") -> Iterator[None]:
         """Show the share of the session's work that is done, during the block."""
-        if not self._shown:
+        if self._bar is None:
             yield
             return
         if is_remote(spark):
@@ -142,7 +89,7 @@ class TerminalProgress:
     @contextmanager
     def showing(self, share: Callable[[], float | None]) -> Iterator[None]:
         """Show the share of the work that is done, as ``share`` returns it, during the block."""
-        if not self._shown:
+        if self._bar is None:
             yield
             return
         over = threading.Event()
@@ -155,34 +102,56 @@ class TerminalProgress:
             watcher.join(_END_SECONDS)
 
     def _watch(self, over: threading.Event, share: Callable[[], float | None]) -> None:
-        while not over.wait(_DRAW_SECONDS):
+        while not over.wait(_LOOK_SECONDS):
             try:
-                done = share()
+                self._show(share())
             except Exception:  # the JVM is gone; the main thread reports that
                 return
-            with self._lock:
-                self._share = done
-                self._draw()
 
     def _heard(self, stages: Any, **more: object) -> None:
         """Called by Spark Connect with its progress."""
-        counts = [(stage.num_completed_tasks, stage.num_tasks) for stage in stages or ()]
-        with self._lock:
-            self._share = share_of(counts)
-            self._draw()
+        self._show(share_of([(each.num_completed_tasks, each.num_tasks) for each in stages or ()]))
 
-    def _draw(self) -> None:
-        if self._stage is not None:
-            now = time.monotonic()
-            text = self._stage.line(now, self._share)
-            width = _width()
-            line = f"{now - self._started:6.0f} s  {text}"[:width]
-            print(f"\r{line:<{width}}", end="", file=sys.stderr, flush=True)
+    def _show(self, share: float | None) -> None:
+        """Show the share of the current part's work that is done, 0 to 1; None: unknown. Spark adds
+        stages to a job while it runs, but the line never goes back."""
+        if self._bar is None or share is None or not self._bar.tasks:
+            return
+        stage = self._bar.tasks[0]
+        done = self._part.begin + (self._part.end - self._part.begin) * min(share, 1.0)
+        whole = stage.fields["whole"]
+        self._bar.update(stage.id, total=whole, completed=max(stage.completed, done * whole))
 
 
-def _width() -> int:
-    """The width of the line in characters: a line that wraps could not be overwritten."""
-    return min(shutil.get_terminal_size().columns - 1, _MOST_WIDTH)
+def _bar() -> Any:
+    """A line of rich; None if that is not installed."""
+    try:
+        from rich import progress
+        from rich.console import Console
+        from rich.text import Text
+    except ImportError:
+        return None
+
+    class Rate(progress.ProgressColumn):
+        """How much is done in a second, of what has a unit."""
+
+        def render(self, task: progress.Task) -> Text:
+            speed, unit = task.speed, task.fields["unit"]
+            return Text(f"{speed:,.0f} {unit}" if speed and unit else "")
+
+    return progress.Progress(
+        progress.TimeElapsedColumn(),
+        progress.BarColumn(16),
+        progress.TaskProgressColumn(),
+        progress.TimeRemainingColumn(),
+        Rate(),
+        progress.TextColumn("{task.description}", markup=False),
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        refresh_per_second=2,
+    )
 
 
 def share_of(stages: list[tuple[int, int]]) -> float | None:

@@ -26,6 +26,7 @@ from disque_trio.respclient.login import Login
 from disque_trio.respclient.tls import Tls
 
 ROUND_SECONDS = 10.0  # length of a round of a run without an end
+SUMMARY = ", ".join(f"{name} long" for name in Summary._fields)
 TASK_SEEDS = 10_000  # rows of the range that tasks come from: there can be no more tasks
 
 
@@ -152,9 +153,6 @@ def process(  # noqa: PLR0913
     return _run(tasks, once, seconds, Restarts(restarts), stop or threading.Event())
 
 
-SUMMARY = ", ".join(f"{name} long" for name in Summary._fields)
-
-
 def _run(
     tasks: Callable[[float | None], DataFrame],
     once: bool,
@@ -173,8 +171,8 @@ def _run(
     while True:
         left = None if end is None else max(0.0, end - time.monotonic())
         try:
-            frame = tasks(left if once else min(ROUND_SECONDS, left or ROUND_SECONDS))
-            for row in frame.collect():
+            short = left is not None and left < ROUND_SECONDS
+            for row in tasks(left if once or short else ROUND_SECONDS).collect():
                 total = total.plus(row)
             if once:
                 break

@@ -45,8 +45,11 @@ def test_rounds_go_on_until_they_are_stopped_and_are_added_up() -> None:
 
 
 def test_rounds_end_when_their_time_is_over() -> None:
-    summary, asked = run(Frame(1), Frame(1), once=False, seconds=1e-9)
-    assert (summary.done, len(asked)) == (1, 1)
+    for seconds in (0, 1e-9):
+        summary, asked = run(Frame(1), Frame(1), once=False, seconds=seconds)
+        assert (summary.done, len(asked)) == (1, 1)
+        assert asked[0] is not None
+        assert asked[0] <= seconds
 
 
 def test_a_run_until_the_queue_is_empty_has_one_round() -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from disque_trio.node.core.jobs.job import ACKED, ACTIVE, JOB_OVERHEAD, QUEUED, STATE_NAMES
 from disque_trio.node.core.lifecycle.ack_gc import FIRST_GAP
-from disque_trio.node.core.lifecycle.successors import successor_id
 from disque_trio.node.core.queues.queue import QUEUE_OVERHEAD
 from disque_trio.protocol import bus, trailer
+from disque_trio.protocol.successor import successor_id
 from tests.simulator.events import MS, SECOND
 from tests.simulator.marks import EVERY, check_marks
 from tests.simulator.patterns import check_queues, check_waits

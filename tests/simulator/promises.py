@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from disque_trio.node.core.changes.scatter_gather import PATIENCE
 from disque_trio.node.core.jobs.job import ACTIVE, QUEUED, Job, is_delivered
-from disque_trio.node.core.lifecycle.successors import successor_id
 from disque_trio.protocol import trailer
+from disque_trio.protocol.successor import successor_id
 from tests.simulator.events import MS, SECOND
 from tests.simulator.records import (
     Complain,

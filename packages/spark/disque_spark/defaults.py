@@ -11,3 +11,6 @@ NO_DIRECTORY = (
 )
 PARQUET, DELTA, ICEBERG = FORMATS = ("parquet", "delta", "iceberg")  # table formats
 AUTO, LOCAL, SPARK = ENGINES = ("auto", "local", "spark")  # where an audit is done
+
+AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"  # modes of the sink
+DAY = 86_400  # s

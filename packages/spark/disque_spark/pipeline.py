@@ -39,6 +39,10 @@ def main(
             from disque_spark.cli import reporting
 
             return reporting.run(options)
+        if options.command == "job":
+            from disque_spark.cli import about_job
+
+            return about_job.run(options)
         from disque_spark.cli import commands
 
         return commands.run(options, spark_of)

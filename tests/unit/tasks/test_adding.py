@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from disque_trio.client import ReplyError
-from disque_trio.node.core.lifecycle.successors import successor_id
+from disque_trio.protocol.successor import successor_id
 from disque_trio.protocol.trailer import DEAD
 from disque_trio.tasks import Disque, Jobs, traceparent
 from disque_trio.tasks.looking import letter_id

@@ -25,12 +25,13 @@ from disque_trio.node.core.jobs.job import (
 )
 from disque_trio.node.core.jobs.outcomes import Outcome
 from disque_trio.node.core.lifecycle.ack_gc import AckGc
-from disque_trio.node.core.lifecycle.successors import Successors, first_id, successor_id
+from disque_trio.node.core.lifecycle.successors import Successors, first_id
 from disque_trio.node.core.queues.core import Core
 from disque_trio.node.core.queues.queue import PAUSED_IN
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import MAX_NAME_IN_FIELDS
 from disque_trio.protocol.fields import FieldsError
+from disque_trio.protocol.successor import successor_id
 from disque_trio.protocol.trailer import (
     BY_ATTEMPTS,
     BY_EXPIRY,

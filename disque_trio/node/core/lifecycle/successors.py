@@ -5,8 +5,6 @@ new id is derived from the old one: holders that cannot see each other make the 
 is only one when they meet again.
 """
 
-import hashlib
-from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -27,18 +25,11 @@ from disque_trio.node.core.jobs.job import (
 from disque_trio.node.core.queues.core import Core
 from disque_trio.protocol import bus
 from disque_trio.protocol.endjob import EndJob
+from disque_trio.protocol.successor import SALTS, successor_id
 from disque_trio.protocol.trailer import BY_EXPIRY, DEAD, REDRIVEN, Ending, Letter, Trailer
 
-_ENDING_OF_ID: Final = b"-ffff"  # delivered at least once; not all nodes know how long it lives
 _MAX_PREDECESSORS: Final = 100  # jobs; no queue is expected to bury and redrive a job as often
 _LOOKED_FOR: Final = 4  # jobs that follow each other, while a node that holds the first is away
-_SALTS: Final[dict[int, bytes]] = {DEAD: b"dead ", REDRIVEN: b"redriven "}
-
-
-def successor_id(id: bytes, kind: int) -> bytes:
-    """The id of the job that follows the job ``id`` when it ends in the way ``kind``."""
-    digest = hashlib.sha256(_SALTS[kind] + id).digest()
-    return id[:11] + b64encode(digest[:18]) + _ENDING_OF_ID
 
 
 def predecessor_ids(first: bytes, id: bytes) -> list[bytes]:
@@ -194,7 +185,7 @@ class Successors:
             follower, partial(self.tell_followed, sender, id)
         ):
             return True
-        kind = next((kind for kind in _SALTS if successor_id(id, kind) == follower), 0)
+        kind = next((kind for kind in SALTS if successor_id(id, kind) == follower), 0)
         self._tell_followed(sender, id, self._store.jobs.get(follower), kind)
         return True
 
@@ -207,7 +198,7 @@ class Successors:
     def _follower(self, id: bytes) -> bytes:
         """The id of the first job which has followed the job ``id`` that this node has, or had
         until a moment ago; empty: it knows of none."""
-        for kind in _SALTS:
+        for kind in SALTS:
             at = id
             for _ in range(_LOOKED_FOR):
                 at = successor_id(at, kind)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from disque_spark.audit.rules import KINDS, TOLD, Rules
 from disque_spark.cli.argument_types import given, no_directory, number, path, setting
-from disque_spark.defaults import AUTO, DEFAULT_NODES, ENGINES, FORMATS
+from disque_spark.defaults import AT_LEAST_ONCE, AUTO, DEFAULT_NODES, ENGINES, EXACTLY_ONCE, FORMATS
 from disque_spark.health import MAX_AGE
 from disque_trio.job_options import OPTIONS, ScheduleOptions, Whole
 from disque_trio.process.one_line import add_debug_option
@@ -74,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
         ("watch", _watch, [common, cluster], "audit logs as they grow, and report new findings"),
         ("archive", _archive, [common, cluster], "stream queues into a table"),
         ("replay", _replay, [common, cluster], "add jobs again, chosen by a filter"),
+        ("job", _job, [cluster], "tell what happened to jobs, and what they wait for"),
         ("compact", _compact, [], "merge an archive's small files, and drop old days"),
         ("health", _health, [], "check an archive or a watch by its health file"),
     ):
@@ -270,10 +271,24 @@ def _replay(command: argparse.ArgumentParser) -> None:
         "--rate", type=rate, metavar="RATE", help="add at most this many jobs, such as 50/s or 30/m"
     )
     add(
+        "--mode",
+        choices=(EXACTLY_ONCE, AT_LEAST_ONCE),
+        default=EXACTLY_ONCE,
+        help="at-least-once: for nodes that do not know UNIQUE; a repeat adds jobs again"
+        " (default: %(default)s)",
+    )
+    add(
+        "--unique-for",
+        type=whole_period(1),
+        default="1d",
+        metavar="TIME",
+        help="how long a repeat adds no job again (default: %(default)s)",
+    )
+    add(
         "--done",
         type=path,
         metavar="FILE",
-        help="record added jobs in this file, and skip those already in it",
+        help="skip the jobs in this file, which an earlier version has written",
     )
     add("--to-queue", metavar="QUEUE", help="add the jobs to this queue instead of their own")
     for name in ScheduleOptions.__annotations__:
@@ -285,6 +300,23 @@ def _replay(command: argparse.ArgumentParser) -> None:
         elif isinstance(option, Whole):
             kind, metavar = number(option.least, most=option.most or 2**31 - 1), "N"
         add(f"--{name}", type=kind, metavar=metavar, help=option.about)
+
+
+def _job(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("id", nargs="+", help="ids of jobs")
+    add(
+        "--log",
+        nargs="+",
+        type=given,
+        default=[],
+        action="extend",
+        metavar="FILE",
+        help="event logs: directories or files",
+    )
+    add("--audit", type=path, metavar="DIR", help="the output directory of an audit")
+    _file_systems(command)
+    command.set_defaults(nodes=None)  # logs are enough
 
 
 def _health(command: argparse.ArgumentParser) -> None:
@@ -332,7 +364,12 @@ def _compact(command: argparse.ArgumentParser) -> None:
         help="how long old versions of Delta and Iceberg tables stay (default: %(default)s)",
     )
     add("--dry-run", action="store_true", help="only say what would be done")
-    add(
+    _file_systems(command)
+    _iceberg(command)
+
+
+def _file_systems(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
         "--conf",
         action="append",
         type=setting,
@@ -340,4 +377,3 @@ def _compact(command: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a setting of a file system, such as spark.hadoop.fs.s3a.endpoint=URL",
     )
-    _iceberg(command)

@@ -148,7 +148,7 @@ class JobsReader(NodesReader):
         assert isinstance(found, list)
         rows: list[dict[str, Column]] = []
         for job in found:
-            row = _columns(job)
+            row = columns_of(job)
             if isinstance(row["ctime"], int):
                 row["ctime"] //= 1000  # from ms * 1,000,000 + counter to microseconds
             row["node"] = node
@@ -175,7 +175,7 @@ class QueuesReader(NodesReader):
         for reply in client.pipeline([("QSTAT", name) for name in names]):
             fields = accepted(reply)
             if fields is not None:  # None if the queue has gone since
-                row = _columns(fields)
+                row = columns_of(fields)
                 row["queue"] = row.pop("name")
                 row["node"] = node
                 rows.append(row)
@@ -204,7 +204,7 @@ def _column(field: bytes) -> str:
     return field.decode().replace("-", "_")
 
 
-def _columns(fields: Reply) -> dict[str, Column]:
+def columns_of(fields: Reply) -> dict[str, Column]:
     """The columns for alternating names and values, as in replies of SHOW and QSTAT."""
     assert isinstance(fields, list)
     row: dict[str, Column] = {}

@@ -7,8 +7,8 @@ import pytest
 
 from disque_trio.aof.format import RecordReader
 from disque_trio.node.core.copies.copies import AT_ONCE, MAX_GAP
-from disque_trio.node.core.lifecycle.successors import successor_id
 from disque_trio.protocol import bus
+from disque_trio.protocol.successor import successor_id
 from disque_trio.protocol.trailer import DEAD, REDRIVEN
 from tests.support.mesh import Mesh
 from tests.support.policies import set_policy

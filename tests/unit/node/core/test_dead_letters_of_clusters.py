@@ -6,9 +6,10 @@ from random import Random
 import pytest
 
 from disque_trio.node.core.jobs.job import DEFAULT_RETRY
-from disque_trio.node.core.lifecycle.successors import predecessor_ids, successor_id
+from disque_trio.node.core.lifecycle.successors import predecessor_ids
 from disque_trio.protocol import bus
 from disque_trio.protocol.bus import packet_type
+from disque_trio.protocol.successor import successor_id
 from disque_trio.protocol.trailer import DEAD, REDRIVEN
 from tests.support.mesh import Mesh
 from tests.support.node_bench import Bench, letter_of

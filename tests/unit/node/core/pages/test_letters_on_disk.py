@@ -2,7 +2,7 @@
 
 import pytest
 
-from disque_trio.node.core.lifecycle.successors import successor_id
+from disque_trio.protocol.successor import successor_id
 from disque_trio.protocol.trailer import DEAD
 from tests.support.node_bench import Bench
 from tests.support.paged import PagedBench

@@ -4,7 +4,11 @@ import os
 import re
 
 # How Python reports an exception in a worker, and Java the cause of another exception.
-_PYTHON = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Za-z_]*(?:Error|Exception): .*)$", re.MULTILINE)
+_PYTHON = re.compile(
+    r"^(?:\[PYTHON_DATA_SOURCE_ERROR\] [^:\n]*: )?(?:[A-Za-z_]\w*\.)*"
+    r"([A-Za-z_]*(?:Error|Exception): .*)$",
+    re.MULTILINE,
+)
 _JAVA = re.compile(r"^Caused by: (?:[a-z]\w*\.)+\w+: (.+)$", re.MULTILINE)
 _CALL = re.compile(r"^An error occurred while calling .*\n: (?:[a-z]\w*\.)+", re.MULTILINE)
 # How PySpark's planner of a stream fails after a source has rejected its options.

@@ -1,34 +1,36 @@
 """Adds jobs again: those that a filter selects from an archive or from append-only files.
 
-At least once: if the process dies, it may have added jobs that are not yet recorded as done.
+Spark's tasks add them through the sink, with keys made of their old ids: a job is added once,
+however often tasks or the whole replay are repeated while the nodes keep the keys.
 """
 
-import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
-from pyspark.sql import DataFrame, Row, SparkSession
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from disque_spark.append_only import find_files
 from disque_spark.archive import read_archive
 from disque_spark.audit.manifest import FINDINGS, JOBS
 from disque_spark.audit.tables import read_table
-from disque_spark.client import Arg
 from disque_spark.datasources.aof import read_all
+from disque_spark.defaults import DAY, EXACTLY_ONCE
 from disque_spark.files import Place, location, settings_of
-from disque_spark.notes import note, noted
-from disque_spark.sink.adder import Adder
-from disque_trio.job_options import ScheduleOptions, encode
-from disque_trio.respclient.login import Login
+from disque_spark.options import batch_of
+from disque_spark.plain import plain
+from disque_spark.sink.writer import Sink
+from disque_trio.job_options import ScheduleOptions
 
-CHUNK = 200  # the most jobs added at once
-_TICKS = 10  # chunks a second, if a rate is given
+NO_QUEUE = "no queue is known; name one to add the jobs to"
+TICKS = 10  # chunks a second, if a rate is given
+_ADDED, _REFUSED, _WITHOUT_BODY, _ALREADY = "added", "refused", "without body", "already"
+_OUTCOME = "outcome string, name string, jobs long"
 
 
 class ReplayError(Exception):
@@ -111,23 +113,41 @@ class Target:
 
     Attributes:
         nodes: addresses ``host:port``.
-        login: how to log in.
+        connection: how to log in: options of the data source ``disque``.
         queue: queue to add all jobs to; None: each job's own queue.
         options: options of ADDJOB.
-        timeout: ms that ADDJOB waits for its copies.
-        rate: the most jobs to add per second; None: no limit.
-        done: list of ids of added jobs (see ``notes``); jobs in it are not added again.
+        mode: as for the sink: ``exactly-once``, or ``at-least-once`` for nodes without UNIQUE.
+        unique_for: seconds for which the nodes keep a job's key, and add it only once.
+        rate: the most jobs to add per second, which one task then does; None: no limit.
+        done: the list of ids that an earlier version wrote; these jobs are not added.
         failover: seconds to look for a node when none answers.
     """
 
     nodes: Sequence[str]
-    login: Login | None = None
+    connection: Mapping[str, str] = field(default_factory=dict)
     queue: str | None = None
     options: ScheduleOptions = field(default_factory=ScheduleOptions)
-    timeout: int = 5000
+    mode: str = EXACTLY_ONCE
+    unique_for: int = DAY
     rate: float | None = None
     done: Place | None = None
-    failover: float = 30.0
+    failover: int = 30
+
+    def sink_options(self) -> dict[str, str]:
+        """The options of the sink that adds the jobs."""
+        given = {name: str(value) for name, value in self.options.items() if value is not None}
+        more = {} if self.queue is None else {"queue": self.queue}
+        if self.mode == EXACTLY_ONCE:
+            more["uniqueFor"] = str(self.unique_for)
+        return {
+            **self.connection,
+            **given,
+            **more,
+            "nodes": ",".join(self.nodes),
+            "mode": self.mode,
+            "onRefused": "drop",
+            "failover": str(self.failover),
+        }
 
 
 @dataclass
@@ -135,10 +155,11 @@ class ReplayCounts:
     """Counts of the selected jobs.
 
     Attributes:
-        added: jobs added; in a dry run, those that would be.
+        added: jobs added, by this replay or by an earlier one with the same keys; in a dry run,
+            those that would be.
         without_body: jobs that cannot be added, for lack of a body.
-        already: jobs that an earlier run had added.
-        refused: jobs refused, by the text of the error.
+        already: jobs that are in the list ``done``.
+        refused: jobs refused, by the text of the first such error.
         queues: jobs added, by queue.
     """
 
@@ -150,91 +171,121 @@ class ReplayCounts:
 
 
 def replay(
-    jobs: DataFrame,
-    target: Target,
-    *,
-    limit: int | None = None,
-    dry_run: bool = False,
-    outcome: ReplayCounts | None = None,
-    whole: Callable[[], AbstractContextManager[None]] = nullcontext,
-    progress: Callable[[str], None] = lambda text: None,
-    sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
+    jobs: DataFrame, target: Target, *, limit: int | None = None, dry_run: bool = False
 ) -> ReplayCounts:
     """Add jobs again, each with a new id.
 
     Args:
         jobs: columns id, queue, body.
-        limit: the most jobs to add, not counting those without a body or added before.
+        limit: the most jobs to add, not counting those without a body and those in ``done``: the
+            first ones by id, so that a repeat adds the same ones.
         dry_run: only count.
-        outcome: counts to add to; a caller that passes it still has them after an exception.
-        whole: context manager for adding a chunk and recording it, which must not be interrupted.
-        progress: called now and then with a line about the progress.
-        sleep, clock: as in the module ``time``.
 
     Raises:
-        WireError: no node can be reached.
+        OptionError: an option has no meaning.
+        PySparkException: a task failed: no node can be reached, for instance, or the nodes do not
+            support UNIQUE.
     """
-    outcome = ReplayCounts() if outcome is None else outcome
-    before = _noted(target.done)
-    chosen = islice(_not_added_before(jobs, before, outcome), limit)
+    rows = _sorted_out(jobs, target, limit)
     if dry_run:
-        for row in chosen:
-            outcome.added += 1
-            outcome.queues[target.queue or row["queue"]] += 1
-        return outcome
-    chunk = CHUNK if target.rate is None else max(1, min(CHUNK, int(target.rate / _TICKS)))
-    due = clock()
-    with closing(Adder(target.nodes, target.login, failover=target.failover)) as adder:
-        while rows := list(islice(chosen, chunk)):
-            if target.rate is not None:
-                early = due - clock()
-                if early > 0:
-                    sleep(early)
-                # Time lost is not made up for.
-                due = max(due, clock()) + len(rows) / target.rate
-            with whole():
-                _add(adder, rows, target, outcome)
-            progress(f"{outcome.added} jobs added")
-    return outcome
-
-
-def _not_added_before(jobs: DataFrame, before: set[str], outcome: ReplayCounts) -> Iterator[Row]:
-    for row in jobs.toLocalIterator(prefetchPartitions=True):
-        if row["body"] is None:
-            outcome.without_body += 1
-        elif row["id"] in before:
-            outcome.already += 1
+        found = rows.groupBy("outcome", f.col("queue").alias("name")).agg(
+            f.count("*").alias("jobs")
+        )
+    else:
+        ready = rows.select("body", *([] if target.queue is not None else ["queue"]), "unique")
+        sink = Sink(ready.schema, target.sink_options(), False)
+        if target.rate is not None:
+            rows = rows.coalesce(1)
+        each = rows.mapInArrow(_adding(sink, ready.columns, target.rate), _OUTCOME)
+        found = each.groupBy("outcome", "name").agg(f.sum("jobs").alias("jobs"))
+    counts = ReplayCounts()
+    for outcome, name, count in found.collect():
+        if outcome == _ADDED:
+            counts.added += count
+            counts.queues[target.queue or name] += count
+        elif outcome == _REFUSED:
+            counts.refused[name or NO_QUEUE] += count
+        elif outcome == _ALREADY:
+            counts.already += count
         else:
-            yield row
+            counts.without_body += count
+    return counts
 
 
-def _add(adder: Adder, rows: Sequence[Row], target: Target, outcome: ReplayCounts) -> None:
-    options = encode(target.options)
-    requests: list[tuple[Arg, ...]] = [
-        ("ADDJOB", target.queue or row["queue"], bytes(row["body"]), target.timeout, *options)
-        for row in rows
-    ]
-    refused = dict(adder.add(requests))
-    outcome.refused.update(refused.values())
-    added = [row for place, row in enumerate(rows) if place not in refused]
-    outcome.added += len(added)
-    outcome.queues.update(target.queue or row["queue"] for row in added)
-    if target.done is not None and added:
-        _note(target.done, [row["id"] for row in added])
+def _sorted_out(jobs: DataFrame, target: Target, limit: int | None) -> DataFrame:
+    """The jobs with their ``outcome``, which is ``added`` for those to add, and the key for
+    them."""
+    outcome = f.when(f.col("body").isNull(), _WITHOUT_BODY)
+    if target.done is not None:
+        before = _noted(jobs.sparkSession, target.done).withColumn("before", f.lit(True))
+        jobs = jobs.join(before, "id", "left")
+        outcome = outcome.when(f.col("before"), _ALREADY)
+    if target.queue is None:
+        outcome = outcome.when(f.col("queue").isNull(), _REFUSED)
+    rows = jobs.withColumn("outcome", outcome.otherwise(_ADDED))
+    if limit is not None:
+        some = rows.where(f.col("outcome") == _ADDED).orderBy("id").limit(limit)
+        rows = rows.where(f.col("outcome") != _ADDED).unionByName(some)
+    key = f.concat(f.lit("replay/"), "id")
+    if target.mode != EXACTLY_ONCE:
+        key = f.lit(None).cast("string")
+    return rows.select("outcome", "queue", "body", key.alias("unique"))
 
 
-def _note(done: Place, ids: Sequence[str]) -> None:
-    """Record the ids of added jobs."""
-    note(location(done), [json.dumps(id).encode() for id in ids])
+def _adding(
+    sink: Sink, columns: Sequence[str], rate: float | None
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function that adds the jobs of a task, and yields how many had which outcome."""
+
+    @plain
+    def add(batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        counts: Counter[tuple[str, str]] = Counter()
+
+        def ready() -> Iterator[pa.RecordBatch]:
+            for rows in batches:
+                outcomes = rows.column("outcome")
+                counts.update((outcome, "") for outcome in outcomes.to_pylist())
+                yield rows.filter(pc.equal(outcomes, _ADDED)).select(columns)
+
+        added = sink.write(ready() if rate is None else paced(ready(), rate))
+        del counts[_ADDED, ""]  # not all of them
+        counts.update({(_ADDED, queue): count for queue, count in added.queues.items()})
+        counts.update({(_REFUSED, added.errors[code]): n for code, n in added.refused.items()})
+        kinds = {"outcome": pa.string(), "name": pa.string(), "jobs": pa.int64()}
+        rows = [(*key, count) for key, count in counts.items() if count]
+        return [batch_of(rows, pa.schema(kinds.items()))]
+
+    return lambda batches: iter(add(batches))
 
 
-def _noted(done: Place | None) -> set[str]:
-    """The ids of jobs that earlier runs have added. The last line may be partial, if a run died."""
-    ids = set()
-    for line in noted(location(done)) if done is not None else ():
-        try:
-            ids.add(str(json.loads(line)))
-        except ValueError:
-            continue
-    return ids
+def paced(
+    batches: Iterable[pa.RecordBatch],
+    rate: float,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in chunks, at most ``rate`` rows a second. Lost time is not made up for.
+
+    Args:
+        sleep, clock: as in the module ``time``.
+    """
+    most = max(1, int(rate / TICKS))
+    due = clock()
+    for rows in batches:
+        for start in range(0, rows.num_rows, most):
+            chunk = rows.slice(start, most)
+            early = due - clock()
+            if early > 0:
+                sleep(early)
+            due = max(due, clock()) + chunk.num_rows / rate
+            yield chunk
+
+
+def _noted(spark: SparkSession, done: Place) -> DataFrame:
+    """The ids, each once, in the list of an earlier version: a file of JSON strings, one a line, or
+    a directory of such files. The last line may be partial, if a run died."""
+    place = location(done, settings_of(spark))
+    if not place.exists():
+        return spark.createDataFrame([], "id string")
+    id = f.regexp_extract("value", '^"([^"]+)"$', 1).alias("id")
+    return spark.read.text(place.uri).select(id).where("id != ''").distinct()

@@ -7,7 +7,9 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, MutableMapping
+import threading
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.logger import PySparkLogger
@@ -16,6 +18,9 @@ from pyspark.sql import SparkSession
 from disque_spark import register
 from disque_spark.classic import check_java, send_file, silence_logs
 from disque_spark.package import is_remote, packed
+from disque_spark.signals import Signals
+
+_LOOK_SECONDS = 0.2
 
 # Without this, Spark logs its start on the terminal. The gateway would set a level of its own.
 _LOGGING = """\
@@ -100,6 +105,34 @@ def speak_utf8(environment: MutableMapping[str, str]) -> None:
     locale = next(filter(None, names), "C")
     if not re.search("utf-?8", locale, re.IGNORECASE):
         environment["LC_ALL"] = "C.UTF-8"
+
+
+@contextmanager
+def cancelled_by(signals: Signals, spark: SparkSession) -> Iterator[None]:
+    """Let the first signal cancel Spark's jobs, which the block waits for. PySpark itself would
+    wait for the end of a job before it lets an exception through.
+
+    Raises:
+        Stopped: at the end of the block, if a signal has arrived.
+    """
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(_LOOK_SECONDS):
+            if signals.stopped is not None:
+                spark.interruptAll()
+                return
+
+    threading.Thread(target=look, daemon=True).start()
+    try:
+        with signals.held():
+            yield
+    except Exception:
+        if signals.stopped is None:
+            raise
+        raise signals.stopped from None
+    finally:
+        over.set()
 
 
 def quiet() -> None:

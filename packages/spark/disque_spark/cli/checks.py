@@ -33,6 +33,10 @@ _MASTERS = ("local", "spark://", "k8s://", "yarn")
 _PATTERN = re.compile(r"[][{}*?\\]")  # Spark treats paths with these characters as patterns
 _OWN = ("checkpointlocation", "path", "nodes", "queue", "queues")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+READ_ONLY = (
+    "--done is only read, and no longer written: nodes keep the ids of replayed jobs for"
+    " --unique-for"
+)
 _NODE = re.compile("[0-9a-f]{40}")
 _LONGEST_NAME = 255  # bytes; the limit of most file systems
 _REPLY_SECONDS = 10.0
@@ -195,8 +199,9 @@ def check_compact(options: argparse.Namespace) -> TableSettings:
     return settings
 
 
-def check_replay(options: argparse.Namespace) -> None:
-    """Check that the files to replay from exist, and that a node answers."""
+def check_replay(options: argparse.Namespace) -> str | None:
+    """Check that the files to replay from exist, and that a node answers. Returns a line about
+    ``--done``, if it is given."""
     settings = _check_settings(options)
     nodes = addresses(options)
     if options.archive is None and not options.aof:
@@ -211,13 +216,10 @@ def check_replay(options: argparse.Namespace) -> None:
             raise FileNotFoundError(f"no directory at {place}")
     find_files(options.aof, settings)
     if options.done is not None:
-        done = location(options.done, settings)
-        if done.local is not None:
-            if done.is_dir():
-                raise IsADirectoryError(f"{done} is a directory")
-            check_directory(done.local.parent)
+        check_path("--done", location(options.done, settings))
     if not options.explain and not options.dry_run:
         check_nodes(nodes, login(options))
+    return None if options.done is None else READ_ONLY
 
 
 def check_queues(queues: Sequence[str]) -> None:

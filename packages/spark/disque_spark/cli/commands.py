@@ -37,7 +37,6 @@ from disque_spark.files import location, settings_of
 from disque_spark.health import HealthFile
 from disque_spark.lakehouse.settings import TableError
 from disque_spark.leases.store import LeaseError
-from disque_spark.options import login_of
 from disque_spark.package import is_remote
 from disque_spark.restarts import Restarts
 from disque_spark.segments import SegmentError
@@ -263,7 +262,8 @@ def _metrics(run: Run) -> Iterator[None]:
 
 
 def _replay(run: Run) -> int:
-    from disque_spark.replay import Choice, ReplayCounts, Target, replay
+    from disque_spark.replay import Choice, Target, replay
+    from disque_spark.session import cancelled_by
 
     options = run.options
     catalog = dict(options.iceberg_catalog)
@@ -275,26 +275,18 @@ def _replay(run: Run) -> int:
     job_options = {name: getattr(options, name) for name in ScheduleOptions.__annotations__}
     target = Target(
         nodes=addresses(options),
-        login=login_of(connection_options(options)),
+        connection=connection_options(options),
         queue=options.to_queue,
         options=cast(ScheduleOptions, job_options),
+        mode=options.mode,
+        unique_for=options.unique_for,
         rate=options.rate,
         done=None if options.done is None else location(options.done, settings_of(run.spark)),
     )
-    outcome = ReplayCounts()
-    try:
-        replay(
-            jobs,
-            target,
-            limit=options.limit,
-            dry_run=options.dry_run,
-            outcome=outcome,
-            whole=run.signals.held,
-            progress=run.progress,
-        )
-    finally:
-        run.progress.end()
-        _print_outcome(outcome, options.dry_run)
+    with cancelled_by(run.signals, run.spark), run.progress.of(run.spark):
+        outcome = replay(jobs, target, limit=options.limit, dry_run=options.dry_run)
+    run.progress.end()
+    _print_outcome(outcome, options.dry_run)
     return FAILED if outcome.refused else OK
 
 
@@ -304,7 +296,7 @@ def _print_outcome(outcome: "ReplayCounts", dry_run: bool) -> None:
     for queue, count in sorted(outcome.queues.items()):
         print(f"  {queue}: {count}")
     if outcome.already:
-        print(f"{outcome.already} jobs had been added before")
+        print(f"{outcome.already} jobs are in --done")
     if outcome.without_body:
         print(f"{outcome.without_body} jobs have no body in the files given")
     for error, count in outcome.refused.items():

@@ -33,7 +33,8 @@ from pyspark.sql.types import (
 )
 
 from disque_spark.client import BlockingClient, RefusedError, WireError
-from disque_spark.leases.division import divide_all
+from disque_spark.leases.backlog import Queued
+from disque_spark.leases.division import divide, divide_all
 from disque_spark.leases.fetch import HEADERS, ReadOptions, acknowledge, leased, take
 from disque_spark.leases.places import place_of, refuse_directory
 from disque_spark.leases.planner import Offset, Planner
@@ -54,6 +55,7 @@ from disque_spark.options import (
     seconds,
     size,
 )
+from disque_spark.plain import plain
 from disque_spark.sink.writer import WRITE_OPTIONS, BatchWriter, StreamWriter
 
 READ_SCHEMA = StructType(
@@ -80,6 +82,12 @@ READ_OPTIONS = (
 )
 ACKS = "disque.acks"  # metadata of the column id: who acknowledges the jobs
 COMMIT, PROCESS = "commit", "process"
+ALL = "all"
+HOW_MANY = (
+    "ackOnRead: a read removes the jobs that it takes from their queues, whatever becomes of the"
+    " rows (a limit(5) of the frame does not matter); set ackOnRead=true and maxJobsPerBatch to how"
+    " many to take, or ackOnRead=all for all; to look at jobs that stay, read disque-jobs"
+)
 
 
 class DisqueSource(DataSource):
@@ -89,6 +97,7 @@ class DisqueSource(DataSource):
     def name(cls) -> str:
         return "disque"
 
+    @plain
     def schema(self) -> StructType:
         self._check_read()
         acks = {ACKS: choice(self.options, "acks", COMMIT, PROCESS)}
@@ -97,6 +106,7 @@ class DisqueSource(DataSource):
             fields.append(StructField(HEADERS, ArrayType(_HEADER)))
         return StructType(fields)
 
+    @plain
     def reader(self, schema: StructType) -> DataSourceReader:
         self._check_read()
         return BatchReader(schema, self.options)
@@ -105,10 +115,12 @@ class DisqueSource(DataSource):
         self._check_read()
         return StreamReader(schema, self.options)
 
+    @plain
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         self._check_write()
         return BatchWriter(schema, self.options, overwrite)
 
+    @plain
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         self._check_write()
         return StreamWriter(schema, self.options, overwrite)
@@ -199,7 +211,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         if self._options.leases is None:
-            return [InputPartition(plan) for plan in self._unleased()]
+            return [InputPartition(plan) for plan in self._unleased()] or [InputPartition(None)]
         with closing(Planner(self._options, self._schema, hold=False)) as planner:
             plans = planner.plans(planner.batch())
             owner = planner.owner
@@ -215,10 +227,14 @@ class BatchReader(DataSourceReader):
         with closing(
             Nodes(options.nodes, options.login, options.discover, options.timeout)
         ) as nodes:
-            found = list(nodes.ask([("PING",)]))
+            found = Queued(nodes, options.queues, options.pattern).ask()
         if not found:
             raise WireError("no node can be reached: " + ", ".join(options.nodes))
-        return divide_all(found, options.partitions_per_node, options.min_partitions)
+        parts = (options.partitions_per_node, options.min_partitions)
+        if not options.max_jobs:
+            return divide_all(list(found), *parts)
+        lengths = {address: 0 if node.leaving else node.jobs() for address, node in found.items()}
+        return divide(lengths, options.max_jobs, *parts)
 
     def _read_once(self, plan: PartitionPlan) -> Iterator[pa.RecordBatch]:
         """Acknowledge jobs before returning them: a failure after that loses them."""
@@ -235,22 +251,25 @@ def read_options(options: Mapping[str, str], batch: bool) -> ReadOptions:
     Raises:
         OptionError: an option is invalid or missing.
     """
-    once = flag(options, "ackOnRead", False)
+    taken = choice(options, "ackOnRead", "false", "true", ALL)
+    once = taken != "false"
     if once and not batch:
         raise OptionError("ackOnRead: for batch reads; a stream acknowledges committed batches")
     acks = choice(options, "acks", COMMIT, PROCESS)
     if once and acks == PROCESS:
         raise OptionError("acks: with ackOnRead, jobs are acknowledged when they are read")
-    for limit in ("maxJobsPerBatch", "maxBytesPerBatch"):
-        if once and limit in options:
-            raise OptionError(f"{limit}: with ackOnRead, a read takes all queued jobs")
+    if once and "maxBytesPerBatch" in options:
+        raise OptionError("maxBytesPerBatch: cannot be combined with ackOnRead")
+    most = number(options, "maxJobsPerBatch", 0 if batch else STREAM_JOBS, 0 if batch else 1)
+    if once and (taken == ALL) == bool(most):
+        raise OptionError(HOW_MANY)
     pattern = options.get("queuePattern")
     return ReadOptions(
         queues=_queues_of(options) if pattern is None else (),
         nodes=tuple(nodes_of(options)),
         discover=flag(options, "discover", True),
         partitions_per_node=number(options, "partitionsPerNode", 1, most=MOST_TASKS),
-        max_jobs=number(options, "maxJobsPerBatch", 0 if batch else STREAM_JOBS, 0 if batch else 1),
+        max_jobs=most,
         leases=None if once else place_of(options),
         idle_wait=number(options, "idleWait", 100, 0, MOST_TIME),
         fetch=number(options, "fetch", 500),

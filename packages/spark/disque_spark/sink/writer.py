@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from disque_spark.client import Arg
+from disque_spark.defaults import AT_LEAST_ONCE, EXACTLY_ONCE
 from disque_spark.files import location
 from disque_spark.notes import note
 from disque_spark.options import (
@@ -35,6 +36,7 @@ from disque_spark.options import (
     number,
     seconds,
 )
+from disque_spark.plain import PlainError, plain
 from disque_spark.sink.adder import Adder, Refusal, code_of
 from disque_spark.sink.dead_letters import DeadLetters
 from disque_spark.sink.keys import RowKeys
@@ -66,22 +68,26 @@ class Added(WriterCommitMessage):
 
     Attributes:
         added: number of jobs added.
+        queues: the same, by queue.
         refused: number of rows refused, by the code of the error.
+        errors: the first error with each code.
         dead_letters: file with the refused rows; "" if there is none.
         once: whether a repeat of the task would add nothing twice.
     """
 
     added: int = 0
+    queues: Counter[Arg] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    errors: dict[str, str] = field(default_factory=dict)
     dead_letters: str = ""
     once: bool = True
 
 
-class RefusedRowError(Exception):
+class RefusedRowError(PlainError):
     """A node refused a row, and ``onRefused`` is ``fail``."""
 
 
-class ModeError(Exception):
+class ModeError(PlainError):
     """The nodes, or Spark, cannot do what ``mode`` asks for."""
 
 
@@ -104,10 +110,10 @@ class Sink:
         if self._queue is None and "hints" in options:
             raise OptionError("hints: set queue as well")
         self._timeout = number(options, "timeout", TIMEOUT, most=MOST_TIME)
-        mode = choice(options, "mode", "auto", "exactly-once", "at-least-once")
-        self._once = mode != "at-least-once"
+        mode = choice(options, "mode", "auto", EXACTLY_ONCE, AT_LEAST_ONCE)
+        self._once = mode != AT_LEAST_ONCE
         # A user who names a write wants to be able to repeat it.
-        self._strict = mode == "exactly-once" or "writeId" in options
+        self._strict = mode == EXACTLY_ONCE or "writeId" in options
         kept = seconds(options, "uniqueFor", KEPT if self._once else 0, 0)
         self._requests = Requests(self._timeout, defaults_of(options), kept)
         self._write_id = self._named(options.get("writeId"))
@@ -123,6 +129,7 @@ class Sink:
         report = options.get("reportPath")
         self._report = location(report) if report else None
 
+    @plain
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Added:
         """Add the rows of a task.
 
@@ -215,12 +222,15 @@ class Sink:
         result: Added,
         letters: DeadLetters | None,
     ) -> None:
+        # All rows are looked at before the first is added: a write that must fail adds none.
+        made = list(self._requests.of(rows, keys))
+        errors = [Refusal(n, error) for n, error in enumerate(made) if isinstance(error, str)]
+        self._refuse(rows, errors, result, letters)
         requests: list[tuple[Arg, ...]] = []
         places: list[int] = []  # indexes of their rows
         size = 0
-        for place, request in enumerate(self._requests.of(rows, keys)):
+        for place, request in enumerate(made):
             if isinstance(request, str):
-                self._refuse(rows, [Refusal(place, request)], result, letters)
                 continue
             requests.append(request)
             places.append(place)
@@ -251,6 +261,8 @@ class Sink:
             result.once = False
             refused = self._add_without_keys(adder, requests, keys, refused)
         result.added += len(requests) - len(refused)
+        result.queues.update(request[1] for request in requests)
+        result.queues.subtract(requests[place][1] for place, _ in refused)
         found = [Refusal(places[place], error) for place, error in refused]
         self._refuse(rows, found, result, letters)
         adder.turn()  # so that all nodes get the same share, however few tasks there are
@@ -282,7 +294,9 @@ class Sink:
             raise RefusedRowError(
                 f"{len(refused)} rows were refused, the first with: {refused[0].error}"
             )
-        result.refused.update(code_of(refusal.error) for refusal in refused)
+        for _, error in refused:
+            result.refused[code_of(error)] += 1
+            result.errors.setdefault(code_of(error), error)
         if letters is not None:
             letters.add(rows, [r.place for r in refused], [r.error for r in refused], self._queue)
 

@@ -83,7 +83,7 @@ def test_a_batch_whose_worker_is_killed_is_done_and_what_was_done_is_not_done_ag
 def test_rows_of_a_read_that_acknowledges_by_itself_are_refused(
     spark: SparkSession, node: LiveNode, tmp_path: Path
 ) -> None:
-    for options in {"acks": "commit"}, {"ackOnRead": "true", "acks": "commit"}:
+    for options in {"acks": "commit"}, {"ackOnRead": "all", "acks": "commit"}:
         frame = (
             read(spark, tmp_path, node, **options)
             if len(options) == 1

@@ -322,11 +322,24 @@ def test_a_batch_can_have_a_limit(batch: Reading, tmp_path: Path, node: LiveNode
     assert batch(maxJobsPerBatch=20).count() == 10
 
 
-def test_ack_on_read_needs_no_leases(spark: SparkSession, node: LiveNode) -> None:
-    add(node, "q", 30)
-    reader = spark.read.format("disque").option("nodes", addresses(node)).option("queue", "q")
-    assert reader.option("ackOnRead", "true").load().count() == 30
-    assert jobs_at(node) == 0
+def test_ack_on_read_takes_only_as_many_jobs_as_were_said(
+    spark: SparkSession, cluster: ClusterFactory
+) -> None:
+    nodes = cluster(3)
+    for node, count in zip(nodes, (20, 5, 0), strict=True):
+        add(node, "q", count, "REPLICATE", 1)
+    reader = spark.read.format("disque").option("nodes", addresses(*nodes)).option("queue", "q")
+    few = reader.option("ackOnRead", "true").option("maxJobsPerBatch", 7)
+    # Spark may stop reading before its tasks have taken as many.
+    assert len(few.load().limit(2).collect()) == 2
+    left = sum(map(jobs_at, nodes))
+    assert 18 <= left < 25
+    assert few.option("partitionsPerNode", 3).load().count() == 7
+    assert sum(map(jobs_at, nodes)) == left - 7
+    every = spark.read.format("disque").option("nodes", addresses(*nodes)).option("queue", "q")
+    assert every.option("ackOnRead", "all").load().count() == left - 7
+    assert every.option("ackOnRead", "all").load().count() == 0
+    assert few.load().count() == 0
 
 
 def test_headers_are_a_column_where_they_are_asked_for(batch: Reading, node: LiveNode) -> None:

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 
 from disque_spark.audit.run import audit
-from disque_spark.client import WireError
-from disque_spark.replay import Choice, ReplayError, Target, _note, _noted, replay
+from disque_spark.replay import NO_QUEUE, Choice, ReplayError, Target, paced, replay
 from packages.spark.tests.support.planted_log import generate
 from tests.support.harness import LiveNode, NodeFactory
 
@@ -85,80 +86,104 @@ def test_bodies_come_from_append_only_files_too(
     assert bodies(node, "q") == [b"body 0", b"body 1", b"body 2"]
 
 
-def test_a_second_run_goes_on_where_the_first_one_ended(
+def of_both(node: LiveNode) -> list[bytes]:
+    return sorted([*bodies(node, "a"), *bodies(node, "b")])
+
+
+def test_a_repeat_adds_only_what_is_missing(
     spark: SparkSession, disque_server: NodeFactory, tmp_path: Path
 ) -> None:
     node = disque_server()
-    done = tmp_path / "notes" / "done"
-    archive = table(spark, tmp_path / "table", 30)
-    first = replay(Choice(archive).jobs(spark), target(node, done=done), limit=10)
-    with done.open("a") as file:
-        file.write('"id-1')  # it died here
-    second = replay(Choice(archive).jobs(spark), target(node, done=done))
-    third = replay(Choice(archive).jobs(spark), target(node, done=done))
-    assert (third.added, third.already) == (0, 30)
-    assert (first.added, second.added, second.already) == (10, 20, 10)
-    assert bodies(node, "a") + bodies(node, "b") == sorted(
-        b"body %d" % n for n in range(0, 30, 2)
-    ) + sorted(b"body %d" % n for n in range(1, 30, 2))
+    jobs = Choice(table(spark, tmp_path / "table", 30)).jobs(spark)
+    first = replay(jobs, target(node), limit=10)
+    assert first.added == len(of_both(node)) == 10
+    # Not the next ones, but the first ones by id again.
+    assert replay(jobs, target(node), limit=10).added == 10
+    assert len(of_both(node)) == 10
+    # Whatever became of the jobs meanwhile.
+    reply = node.ask("GETJOB", "COUNT", 3, "FROM", "a", "b")
+    assert isinstance(reply, list)
+    node.ask("ACKJOB", *[job[1] for job in reply])
+    done = {job[2] for job in reply}
+    assert replay(jobs.repartition(7), target(node)).queues == {"a": 15, "b": 15}
+    assert of_both(node) == sorted({b"body %d" % n for n in range(30)} - done)
 
 
-def test_a_note_begins_a_line_of_its_own_also_after_half_a_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_at_least_once_needs_no_keys_and_adds_jobs_again(
+    spark: SparkSession, disque_server: NodeFactory
 ) -> None:
-    synced: list[int] = []
-    monkeypatch.setattr("os.fsync", synced.append)
+    node = disque_server()
+    for _ in range(2):
+        assert replay(frame(spark, ("1", "q", b"x")), target(node, mode="at-least-once")).added == 1
+    assert bodies(node, "q") == [b"x"] * 2
+    assert node.ask("QKEYS") == []
+
+
+def test_jobs_in_the_list_of_an_earlier_version_are_left_out(
+    spark: SparkSession, disque_server: NodeFactory, tmp_path: Path
+) -> None:
+    node = disque_server()
     done = tmp_path / "done"
-    done.write_text('"id-0"\n"id-1')
-    for ids in (["id-2", "id-3"], ["id-4"]):
-        _note(done, ids)
-    assert done.read_text() == '"id-0"\n"id-1\n"id-2"\n"id-3"\n"id-4"\n'
-    assert _noted(done) == {"id-0", "id-2", "id-3", "id-4"}
-    assert len(synced) == 2
+    done.write_text('"id-0"\n"id-7"\n"id-7"\n"id-1')  # it died here
+    jobs = Choice(table(spark, tmp_path / "table", 30)).jobs(spark)
+    for dry_run in True, False:
+        outcome = replay(jobs, target(node, done=done), limit=28, dry_run=dry_run)
+        assert (outcome.added, outcome.already) == (28, 2)
+    assert of_both(node) == sorted(b"body %d" % n for n in range(30) if n not in (0, 7))
+    assert replay(jobs, target(node, done=tmp_path / "none")).already == 0
+    assert len(of_both(node)) == 30
 
 
-def test_no_more_are_added_in_a_second_than_the_rate_says(
-    spark: SparkSession, disque_server: NodeFactory, tmp_path: Path
-) -> None:
+def test_no_more_are_added_in_a_second_than_the_rate_says() -> None:
     """Not even after a pause: the delay is not made up for."""
-    node = disque_server()
     now = 0.0
-    pause = 0.0
-    most = 0.0
 
     def sleep(seconds: float) -> None:
-        nonlocal now, most
+        nonlocal now
         now += seconds
-        length = node.ask("QLEN", "a")
-        assert isinstance(length, int)
-        most = max(most, length - 100 * (now - pause))
 
-    def progress(text: str) -> None:
-        nonlocal now, pause
-        if text.startswith("50 "):
+    rows = pa.RecordBatch.from_pydict({"n": list(range(115))})
+    times: list[float] = []
+    found: list[int] = []
+    chunks = paced([rows, rows], 100.0, sleep, lambda: now)
+    for chunk in chunks:
+        found += chunk.column("n").to_pylist()
+        times += [now] * chunk.num_rows
+        if len(times) == 50:
             now += 4.9  # like a node that does not answer; 0.1 of it had to pass anyway
-            pause = 4.8
+    assert found == [*range(115)] * 2
+    assert times[-1] == pytest.approx(2.25 + 4.8)
+    for first, time in enumerate(times):
+        for later, end in enumerate(times[first:], first):
+            if end > times[later - 1]:  # a chunk begins
+                assert later - first <= 100 * (end - time) + 1e-6
 
-    rows = [(f"{n}", "a", b"x") for n in range(230)]
-    jobs = spark.createDataFrame(rows, JOB)
-    limited = target(node, rate=100.0)
-    outcome = replay(jobs, limited, progress=progress, sleep=sleep, clock=lambda: now)
-    assert outcome.added == node.ask("QLEN", "a") == 230
-    assert now == pytest.approx(2.2 + 4.8)
-    assert most <= 1e-6
+
+def test_a_replay_at_a_rate_is_done_by_one_task(
+    spark: SparkSession, disque_server: NodeFactory
+) -> None:
+    node = disque_server()
+    jobs = frame(spark, *[(f"{n}", "q", b"x") for n in range(20)]).repartition(4)
+    assert replay(jobs, target(node, rate=1e6)).added == node.ask("QLEN", "q") == 20
+    info = node.info("stats")
+    assert int(info["total_connections_received"]) < 8
 
 
 def test_refused_jobs_are_counted_with_the_reason(
-    spark: SparkSession, disque_server: NodeFactory, tmp_path: Path
+    spark: SparkSession, disque_server: NodeFactory
 ) -> None:
     node = disque_server()
     node.ask("PAUSE", "shut", "in")
-    jobs = frame(spark, ("1", "shut", b"x"), ("2", "open", b"y"), ("3", "open", None))
-    outcome = replay(jobs, target(node, done=tmp_path / "done"))
-    assert (outcome.added, outcome.without_body) == (1, 1)
+    jobs = spark.createDataFrame(
+        [("1", "shut", b"x"), ("2", "open", b"y"), ("3", "open", None), ("4", None, b"z")], JOB
+    )
+    outcome = replay(jobs, target(node))
+    assert (outcome.added, outcome.without_body, outcome.queues) == (1, 1, {"open": 1})
+    assert outcome.refused.pop(NO_QUEUE) == 1
     ((error, count),) = outcome.refused.items()
     assert (error.split()[0], count) == ("PAUSED", 1)
-    assert (tmp_path / "done").read_text() == '"2"\n'
+    assert len(error.split()) > 1
+    assert bodies(node, "open") == [b"y"]
 
 
 def test_without_bodies_or_nodes_there_is_nothing_to_replay(
@@ -166,5 +191,5 @@ def test_without_bodies_or_nodes_there_is_nothing_to_replay(
 ) -> None:
     with pytest.raises(ReplayError):
         Choice(audit=tmp_path).jobs(spark)
-    with pytest.raises(WireError):
-        replay(frame(spark, ("1", "q", b"x")), Target(["127.0.0.1:1"], failover=0.0))
+    with pytest.raises(PythonException, match=r"127\.0\.0\.1:1"):
+        replay(frame(spark, ("1", "q", b"x")), Target(["127.0.0.1:1"], failover=1))

@@ -95,10 +95,13 @@ def test_a_task_that_comes_when_the_batch_is_over_fails(node: LiveNode) -> None:
         ({"leaseQueue": "x", "queuePattern": ""}, False, "queuePattern"),
         ({"leaseQueue": "x", "queue": "q", "minPartitions": "0"}, False, "minPartitions"),
         ({"leaseQueue": "x", "queue": "q", "maxBytesPerBatch": "0"}, False, "maxBytes"),
-        ({"queue": "q", "ackOnRead": "true", "maxBytesPerBatch": "1"}, True, "maxBytes"),
         ({"leaseQueue": "x", "queue": "q", "maxJobsPerBatch": "0"}, False, "maxJobsPerBatch"),
         ({"leaseQueue": "x", "queue": "q", "ackOnRead": "true"}, False, "ackOnRead"),
-        ({"queue": "q", "ackOnRead": "true", "maxJobsPerBatch": "1"}, True, "maxJobsPerBatch"),
+        ({"queue": "q", "ackOnRead": "all", "maxBytesPerBatch": "1"}, True, "maxBytes"),
+        ({"queue": "q", "ackOnRead": "all"}, False, "ackOnRead: for batch reads"),
+        ({"queue": "q", "ackOnRead": "true"}, True, "maxJobsPerBatch .*=all .*read disque-jobs"),
+        ({"queue": "q", "ackOnRead": "true", "maxJobsPerBatch": "0"}, True, "maxJobsPerBatch"),
+        ({"queue": "q", "ackOnRead": "all", "maxJobsPerBatch": "5"}, True, "maxJobsPerBatch"),
     ],
 )
 def test_invalid_options_are_refused(options: dict[str, str], batch: bool, reason: str) -> None:

@@ -18,16 +18,21 @@ from disque_spark.audit.rules import (
     NEVER_ACKED,
     NEVER_DELIVERED,
     NOT_REQUEUED,
+    ONCE_TWICE,
     POISON,
+    RESTART,
     TWICE,
     UNKNOWN_JOB,
     UNSEEN_ACK,
+    WAITING,
     WAITING_LETTER,
     WITH_WORKER,
     Rules,
 )
 from disque_spark.audit.trace import Step
 from disque_trio.eventlog import schema
+
+_AS_ASKED = (schema.BY_NACK, schema.BY_ENQUEUE)  # why an at-most-once job may come twice
 
 
 class Finding(NamedTuple):
@@ -48,6 +53,7 @@ class Finding(NamedTuple):
 
 
 _NONE = Doubt(None)
+DELIVERED = "delivered "  # so the detail begins if the job was
 DECIDE = "; the {logs} of {nodes} would decide"  # in the detail of a finding
 
 
@@ -61,6 +67,9 @@ class Classifier:
 
     Attributes:
         due: end of the logs (ms) from which on time alone may change the findings.
+        waits: the finding that the job is in a queue at the end, of kind WAITING or
+            WAITING_LETTER, whether it is one by the rules or not; None: it is not known to be in
+            one. Its time is when the job came into the queue.
     """
 
     def __init__(self, row: dict[str, object], rules: Rules, logs: Logs) -> None:
@@ -69,7 +78,9 @@ class Classifier:
         self._row = row
         self._rules = rules
         self.due = FOR_EVER
-        self._nodes, self._offsets, self._end, self._gaps, self._doubt, ranks, self._cut = logs
+        self.waits: Finding | None = None
+        self._logs = logs
+        self._nodes, self._offsets, self._end, self._gaps, self._doubt, ranks, self._cut = logs[:7]
         self._without_log = [gap.node for gap in self._gaps if gap.is_whole]
         self._no_line = self._anywhere()
         self._steps = unpacked = tr.unpack(trace, self._offsets, ranks)
@@ -97,7 +108,7 @@ class Classifier:
             return  # it was added, and perhaps delivered, on a day that was dropped
         ended = self._row["ended"]
         done = [step for step in self._steps if step.kind == tr.ACKED or step.code == tr.FASTACKED]
-        if done:
+        if done and not self._is_redriven():
             yield self._finding(UNSEEN_ACK, done[0], "", self._why_undelivered(done))
         if ended not in (None, schema.EXPIRED, schema.EVICTED):
             return
@@ -112,15 +123,66 @@ class Classifier:
             doubt = self._blind(added, step.time) if said else self._no_line
             yield self._finding(EXPIRED, step, detail, doubt)
             return
-        until = self._over(added, _int(self._row["delay"]))
+        until = self._should_be_queued(added)
         pause = self._pause()
         if until is not None and pause is not None:
             until = self._over(pause, 0)
+        doubt = self._no_line
+        if until is not None and said:
+            doubt = self._blind(added, until)
+        is_letter = any(step.code == tr.QUEUED_DEATH for step in self._steps) and ended is None
+        queued = self._in_queue() if pause is None else None
+        if queued is not None and not is_letter and self._is_past_its_time():
+            yield self._finding(EXPIRED, self._steps[-1], "its node was down at the time")
+            return
+        if queued is not None:
+            kind = WAITING_LETTER if is_letter else WAITING
+            self.waits = self._finding(kind, queued, "never delivered", self._restarted(queued))
+            if not is_letter:
+                yield from self._waits_too_long(queued)
+                return
         if until is not None:
-            found = self._lost(self._blind(added, until) if said else self._no_line)
-            if any(step.code == tr.QUEUED_DEATH for step in self._steps) and ended is None:
-                found = found._replace(kind=WAITING_LETTER)  # dead letters are meant to wait
+            found = self._lost(doubt)
+            if is_letter:  # dead letters are meant to wait
+                found = found._replace(kind=WAITING_LETTER)
             yield found
+
+    def _is_redriven(self) -> bool:
+        """Whether REDRIVE has ended the job: a new one has taken its place."""
+        codes = [step.code for step in self._steps]
+        # Nodes of older versions recorded it as an ACK by nobody.
+        by_nobody = tr.ACKED_BY_NOBODY in codes and tr.QUEUED_DEATH in codes
+        return tr.ACKED_REDRIVE in codes or by_nobody
+
+    def _should_be_queued(self, added: Step) -> int | None:
+        """See ``_over``: when a job that nobody got should have been in a queue."""
+        since, seconds = added, _int(self._row["delay"])
+        changes = [step for step in self._steps if step.kind == tr.UPDATED]
+        if changes:
+            since = changes[-1]  # perhaps of something else, but then this is only too late
+        until = self._over(since, seconds)
+        # A node that was told to delete it has nothing to do with it any more; others queue it
+        # after its RETRY time.
+        gone = [step for step in self._steps if step.code == tr.DELETED_COMMAND]
+        if until is not None and gone:
+            until = self._over(gone[-1], _int(self._row["retry"]))
+        return until
+
+    def _waits_too_long(self, queued: Step) -> Iterator[Finding]:
+        """The finding about a job that waits since ``queued``, if that is too long."""
+        limit = self._rules.waiting
+        if limit and self.waits is not None and self._over(queued, limit) is not None:
+            yield self.waits
+
+    def _born(self) -> Step:
+        """The event since when the time to live in the row counts."""
+        changes = [step for step in self._steps if step.kind == tr.UPDATED]
+        return changes[-1] if changes else self._steps[0]
+
+    def _is_past_its_time(self) -> bool:
+        """Whether the time to live of the job is over, although no node says so."""
+        ttl = self._row["ttl"]
+        return isinstance(ttl, int) and self._over(self._born(), ttl) is not None
 
     def _why_undelivered(self, done: list[Step]) -> Doubt:
         """Why a job may be done although no log has its delivery."""
@@ -136,8 +198,11 @@ class Classifier:
         wait = 1000 * (seconds + self._rules.settled)
         if self._ends_by(since.time + self._offsets[since.node] + wait):
             return None
-        settled = self._end - 1000 * self._rules.settled
-        return max(since.time + wait, settled - max(self._offsets, default=0))
+        return max(since.time + wait, self._settled())
+
+    def _settled(self) -> int:
+        """The time (ms) up to which the logs that have not ended say everything."""
+        return self._end - 1000 * self._rules.settled - max(self._offsets, default=0)
 
     def _ends_by(self, time: int) -> bool:
         """Whether the logs end at ``time`` or before, so that later lines may change findings."""
@@ -150,6 +215,8 @@ class Classifier:
         """Findings about a job that was delivered, but is not known to be done."""
         first, last = self._delivered[0], self._delivered[-1]
         ends = [step for step in self._steps if step.kind in (*tr.DONE, tr.DELETED)]
+        if self._row["ended"] != schema.DELETED:  # other nodes still have it
+            ends = [step for step in ends if step.code != tr.DELETED_COMMAND]
         # A surplus copy is deleted before anybody gets the job. Or else a client had the job
         # deleted, at a node whose log does not say so.
         if any(step.code != tr.DELETED_PEER or step.time >= first.time for step in ends):
@@ -161,29 +228,43 @@ class Classifier:
             yield self._finding(EXPIRED_UNACKED, expired[0], self._delivered_how_often(), doubt)
             return
         retry, patience = self._row["retry"], self._rules.patience
-        busy = [step for step in self._steps if step.kind in (tr.DELIVERED, tr.WORKING)][-1]
+        moves = (tr.DELIVERED, tr.WORKING, tr.UPDATED)  # a change of RETRY counts from then on
+        busy = [step for step in self._steps if step.kind in moves][-1]
         # A paused job is delivered after its pause; or if the node that knew of the pause is gone,
         # after one more RETRY time.
         pause = self._pause()
         busy = pause or busy
-        waits = self._waits()
+        waits = bool(self._queued())
         kind = NOT_REQUEUED if retry else WITH_WORKER
         until = None
-        if isinstance(retry, int) and not waits:
-            until = self._over(busy, retry or patience)
-        if until is None and (retry != 0 or waits) and (pause is None or patience):
+        queued = self._in_queue() if pause is None else None
+        limit = patience or self._rules.retries * _int(retry)
+        waited = self._waited()
+        if queued is not None:
             kind = NEVER_ACKED
-            until = self._over(first, patience or self._rules.retries * _int(retry))
-        ttl = self._row["ttl"]
+            why, times = self._restarted(queued), self._delivered_how_often()
+            self.waits = self._finding(WAITING, queued, times, why)
+            if limit and queued.time - first.time - waited > 1000 * (limit + self._rules.settled):
+                until = max(queued.time, self._settled())
+        elif isinstance(retry, int) and not waits:
+            until = self._over(busy, retry or patience)
+        if queued is None and until is None and (retry != 0 or waits) and (not pause or patience):
+            kind = NEVER_ACKED
+            until = self._over(first._replace(time=first.time + waited), limit)
+        ttl, born = self._row["ttl"], self._born()
         if (
             retry
             and isinstance(ttl, int)
-            and self._steps[0].time + 1000 * ttl < (busy.time + 1000 * _int(retry))
+            and born.time + 1000 * ttl < (busy.time + 1000 * _int(retry))
         ):
             # It expires before that; a node that was down at the time did not log it.
             kind = EXPIRED_UNACKED
-            until = self._over(self._steps[0], ttl)
+            until = self._over(born, ttl)
+        if until is None and queued is not None:
+            yield from self._waits_too_long(queued)
         if until is not None:
+            if queued is not None:
+                self.waits = None
             doubt = self._blind(since, until) if isinstance(retry, int) else self._no_line
             yield self._finding(kind, last, self._delivered_how_often(), doubt)
 
@@ -191,13 +272,53 @@ class Classifier:
         times = len(self._delivered)
         if not times:
             return "never delivered"
-        text = "delivered once" if times == 1 else f"delivered {times} times"
+        text = DELIVERED + ("once" if times == 1 else f"{times} times")
         if self._row["ended"] == schema.EVICTED:
             text += "; evicted, because memory was short"
         return text + ("; RETRY 0, at most once" if self._row["retry"] == 0 else "")
 
-    def _waits(self) -> bool:
-        """Whether the job is in a queue at the end."""
+    def _waited(self) -> int:
+        """How long the job was in queues between its deliveries, ms."""
+        waited, since = 0, -1
+        for step in self._steps[self._steps.index(self._delivered[0]) :]:
+            if step.kind == tr.QUEUED and since < 0:
+                since = step.time
+            elif step.kind == tr.DELIVERED and since >= 0:
+                waited += step.time - since
+                since = -1
+        return waited
+
+    def _in_queue(self) -> Step | None:
+        """The event by which the job came into the queue that it is in at the end, if the log of
+        that node says everything since then; of several, the oldest."""
+        found = [step for step in self._queued().values() if self._is_told(step)]
+        return min(found, default=None)
+
+    def _restarted(self, since: Step) -> Doubt:
+        """Why a job may not be any more in the queue into which it came then."""
+        at = since.time + self._offsets[since.node]
+        again = any(node == since.node and start > at for node, start in self._logs.starts)
+        return Doubt(RESTART) if again else _NONE
+
+    def _is_told(self, since: Step) -> bool:
+        """Whether the log of the node says everything that happened there after ``since``."""
+        ahead = self._offsets[since.node]
+        for gap in self._gaps:
+            if gap.node != since.node or gap.end < since.time + ahead:
+                continue
+            if gap.end != FOR_EVER:
+                return False
+            if gap.node in self._logs.live:
+                continue
+            # While the logs go on together, it has not ended.
+            apart = max(self._offsets, default=0) - ahead + 1000 * self._rules.settled
+            if self._ends_by(gap.start + apart):
+                continue
+            return False
+        return True
+
+    def _queued(self) -> dict[int, Step]:
+        """The nodes that have the job in their queues at the end, and since when."""
         since: dict[int, Step] = {}
         for step in self._steps:
             if step.kind == tr.QUEUED:
@@ -207,7 +328,7 @@ class Classifier:
                 queued = since.get(step.node)
                 if queued and (queued.time < step.time or queued.reason not in BY_CLIENTS):
                     del since[step.node]
-        return bool(since)
+        return since
 
     def _pause(self) -> Step | None:
         """The end of the pause that the job is in at the end; None: it is not paused."""
@@ -262,10 +383,7 @@ class Classifier:
     def _may_be_anywhere(self) -> bool:
         """Whether the job is, or may have been, on a node whose log does not show it."""
         codes = [step.code for step in self._steps]
-        # A node without room, or one that is leaving, adds jobs to other nodes only; and clients
-        # may acknowledge a job at a node that does not have it.
-        without = (tr.ADDED, tr.REPLICATED, *tr.DONE, tr.DELETED)
-        holders = {step.node for step in self._steps if step.kind not in without}
+        holders = {step.node for step in self._steps if step.kind not in tr.WITHOUT_JOB}
         moves = [code for code in codes if code in (tr.EXPORTED, tr.IMPORTED)]
         return (
             codes.count(tr.EXPORTED) > codes.count(tr.IMPORTED)
@@ -318,13 +436,18 @@ class Classifier:
         reasons: dict[str, list[Step]] = {}
         row, tolerance = self._row, self._rules.tolerance
         no_line = str(self._no_line.reason)
-        again = Redeliveries(self._steps, tolerance, _int(row["retry"]), self._gaps, no_line)
+        starts = [(node, at - self._offsets[node]) for node, at in self._logs.starts]
+        again = Redeliveries(
+            self._steps, tolerance, _int(row["retry"]), self._gaps, no_line, starts
+        )
+        once = row["retry"] == 0  # to be delivered once or never, also after its end
         for step, reason in again.deliveries():
-            if step not in late:
+            if step not in late or (once and reason not in _AS_ASKED):
                 reasons.setdefault(reason, []).append(step)
         for reason, steps in reasons.items():
+            kind = ONCE_TWICE if once and reason not in _AS_ASKED else TWICE
             times = "1 more delivery" if len(steps) == 1 else f"{len(steps)} more deliveries"
-            yield self._finding(TWICE, steps[0], times, self._why_again(reason, steps))
+            yield self._finding(kind, steps[0], times, self._why_again(reason, steps))
 
     def _why_again(self, reason: str, deliveries: list[Step]) -> Doubt:
         if reason not in (LOG_GAP, LOG_MISSING):
@@ -349,7 +472,7 @@ class Classifier:
                 continue  # the node had not heard of it
             if not self._is_silent(delivery.node, heard[-1].time, delivery.time):
                 return "heard"
-            reason = "restart"  # the node died, and its append-only file did not have the end
+            reason = RESTART  # the node died, and its append-only file did not have the end
         return reason
 
     def _came(self, node: int, start: int, end: int) -> bool:

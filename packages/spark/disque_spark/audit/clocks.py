@@ -67,7 +67,7 @@ def least_of(jobs: pa.RecordBatch, whole: bool = True) -> pa.RecordBatch:
     exported[_only(events, starts, kinds == tr.IMPORTED) == _NEVER] = _NEVER
     delivered = _only(events, starts, kinds == tr.DELIVERED)
     again = np.isin(codes, (tr.QUEUED_RETRY, tr.QUEUED_NACK, tr.QUEUED_ENQUEUE))
-    acked = _only(events, starts, codes == tr.ACKED)
+    acked = _only(events, starts, np.isin(codes, tr.ACKED_HERE))
     acked[(tr.nodes(delivered) != tr.nodes(acked)) | (_some(starts, again))] = _NEVER
     found: list[tuple[Numbers, Numbers, Numbers]] = []
     for origin, since, later in (

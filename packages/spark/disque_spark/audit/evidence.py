@@ -1,6 +1,6 @@
 """What is known about the logs that an audit judges by, and the doubts that remain."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from disque_spark.audit.gaps import Gap
@@ -25,6 +25,8 @@ class Logs(NamedTuple):
         doubt: for each pair of nodes, ms by which the offsets may be wrong.
         ranks: see ``trace.unpack``.
         cut: whether days were dropped, so that a part of the history of some jobs is unknown.
+        starts: the nodes that began to write a log, and when, ms by their clocks.
+        live: nodes whose last segment is still being written, so that their logs have not ended.
     """
 
     nodes: Sequence[str]
@@ -34,3 +36,5 @@ class Logs(NamedTuple):
     doubt: Sequence[Sequence[int]] = ()
     ranks: Sequence[int] = ()
     cut: bool = False
+    starts: Sequence[tuple[int, int]] = ()
+    live: Collection[int] = ()

@@ -1,7 +1,8 @@
 """Computes the table ``findings``, many jobs at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from disque_spark.audit.evidence import Logs
 from disque_spark.audit.gaps import FOR_EVER
 from disque_spark.audit.rules import CLOCK_SKEW, Rules
 from disque_spark.audit.trace import Numbers
+from disque_spark.audit.waits import OTHERS, UNSURE, Waits, add_waits
 from disque_spark.defaults import LEASE_QUEUES
 from disque_spark.options import batch_of
 from disque_trio.eventlog import schema
@@ -50,17 +52,27 @@ NEEDED = (
 )
 
 
-def judged(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> tuple[list[Finding], int]:
-    """The findings about the jobs of ``batch`` (rows of the table ``jobs`` with the columns
-    NEEDED), and the end of the logs (ms) from which on time alone may change them; FOR_EVER: it
-    cannot.
+class Judged(NamedTuple):
+    """What is known about some jobs.
 
-    Jobs that are leases are ignored: nobody is meant to take them.
+    Attributes:
+        found: their findings.
+        due: end of the logs (ms) from which on time alone may change them; FOR_EVER: it cannot.
+        waits: the jobs that are in queues at the end, whether these are findings or not.
     """
+
+    found: list[Finding]
+    due: int
+    waits: list[Finding]
+
+
+def judged(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> Judged:
+    """Judge the jobs of ``batch`` (rows of the table ``jobs`` with the columns NEEDED). Jobs that
+    are leases are ignored: nobody is meant to take them."""
     work = pc.invert(pc.starts_with(batch.column("queue"), LEASE_QUEUES))
     batch = batch.filter(pc.fill_null(work, True))
     if not batch.num_rows:
-        return [], FOR_EVER
+        return Judged([], FOR_EVER, [])
     column = batch.column
     delivered = column("deliveries")
     never = pc.equal(delivered, 0)
@@ -76,12 +88,26 @@ def judged(batch: pa.RecordBatch, rules: Rules, logs: Logs) -> tuple[list[Findin
     known = [name for name in NEEDED if name in batch.schema.names]  # older versions had fewer
     suspects = batch.select(known).filter(pc.fill_null(suspect, False))
     found: list[Finding] = []
+    waits: list[Finding] = []
     due = FOR_EVER
     for row in suspects.to_pylist():
         classifier = Classifier(row, rules, logs)
         found += classifier.findings()
         due = min(due, classifier.due)
-    return found, due
+        if classifier.waits is not None:
+            waits.append(classifier.waits)
+    return Judged(found, due, waits)
+
+
+def waits_of(waiting: Iterable[Finding]) -> Waits:
+    """How many jobs wait, by kind and queue, and since when."""
+    waits: Waits = {}
+    for one in waiting:
+        said = {one.queue or OTHERS: (1, one.time or 0)}
+        add_waits(waits, {one.kind: said})
+        if one.reason is not None:
+            add_waits(waits, {UNSURE: said})
+    return waits
 
 
 def _late(traces: pa.Array, offsets: Sequence[int]) -> np.ndarray:

@@ -341,6 +341,16 @@ def _hole(kind: str, node: str, one: int, other: int, segment: str = "", amount:
     return Lack(kind, node, min(one, other), max(one, other), segment, amount)
 
 
+def starts_of(segments: Mapping[str, Ends], nodes: Sequence[str]) -> list[tuple[int, int]]:
+    """The nodes (indexes) that began to write a log, and when, ms by their clocks."""
+    places = {node: place for place, node in enumerate(nodes)}
+    return sorted(
+        (places[ends.node], ends.first)
+        for ends in segments.values()
+        if ends.started and ends.node in places
+    )
+
+
 def lacking(ends: Ends, segments: Mapping[str, Ends], names: Collection[str]) -> int:
     """How many lines of the segment before ``ends`` are missing; -1: all, but it is unknown how
     many there were."""

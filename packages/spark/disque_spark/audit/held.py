@@ -15,16 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disque_spark.append_only import STATES, live_records
-from disque_spark.audit.classify import DECIDE
+from disque_spark.audit.classify import DECIDE, DELIVERED
 from disque_spark.audit.engine import BUCKET, Engine, Step, Tasks, packed, unpacked
 from disque_spark.audit.findings import FINDING_SCHEMA
 from disque_spark.audit.hashes import hashes_of
+from disque_spark.audit.judging import WAITS
 from disque_spark.audit.rules import (
     HELD,
     LOST,
     NEVER_ACKED,
     NEVER_DELIVERED,
     NOT_REQUEUED,
+    RESTART,
+    WAITING,
     WAITING_LETTER,
 )
 from disque_spark.audit.stages import divided, in_groups
@@ -294,7 +297,8 @@ def with_held_jobs(found: pa.Table, held: pa.Table, end: int, all_nodes: bool) -
     """Findings, changed by what append-only files say about jobs still to be delivered.
 
     Args:
-        found: rows of the table ``findings``.
+        found: rows of the table ``findings``, and those of kind WAITS: jobs that wait, without a
+            finding. They stay only if they are lost.
         held: rows of the table ``held`` about their jobs.
         end: when the log ends, ms; jobs that had expired by then are not held.
         all_nodes: whether ``held`` is complete. If not, no job is called lost. Neither is a job
@@ -306,17 +310,20 @@ def with_held_jobs(found: pa.Table, held: pa.Table, end: int, all_nodes: bool) -
     kind, reason = found.column("kind"), found.column("reason")
     job = found.column("job")
     waits = pc.and_(pc.is_valid(job), pc.is_in(job, alive))
-    kinds = pa.array([NEVER_DELIVERED, NOT_REQUEUED, NEVER_ACKED, WAITING_LETTER])
-    never = pc.is_in(kind, kinds)
-    lost = pc.and_(never, pc.and_(pc.is_null(reason), all_nodes))
+    waiting = pc.is_in(kind, pa.array([WAITING, WAITING_LETTER, WAITS]))
+    never = pc.or_(pc.is_in(kind, pa.array([NEVER_DELIVERED, NOT_REQUEUED, NEVER_ACKED])), waiting)
+    # Whether a node that was started again still has a job, its file says.
+    open_ = pc.or_(pc.is_null(reason), pc.and_(waiting, pc.equal(reason, RESTART)))
+    lost = pc.and_(never, pc.and_(pc.fill_null(open_, True), all_nodes))
     # Even if a job is in a file, it may have been queued again in a gap of the log.
     sure = pc.or_(pc.not_equal(kind, NOT_REQUEUED), pc.is_null(reason))
     # If a file decides, no log is needed for that.
     told = pc.and_(pc.and_(never, waits), sure)
     why = pc.if_else(told, HELD, pc.if_else(lost, LOST, reason))
-    # A dead letter that no node has is not waiting.
+    # A job that no node has is not waiting.
     is_lost = pc.fill_null(pc.equal(why, LOST), False)
-    is_gone = pc.and_(pc.equal(kind, WAITING_LETTER), is_lost)
+    was_delivered = pc.starts_with(found.column("detail"), DELIVERED)
+    gone = pc.if_else(was_delivered, NEVER_ACKED, NEVER_DELIVERED)
     detail = found.column("detail")
     plain = pc.replace_substring_regex(detail, _DECIDE, "")
     logs = found.column("would_decide")
@@ -325,9 +332,10 @@ def with_held_jobs(found: pa.Table, held: pa.Table, end: int, all_nodes: bool) -
     places = pc.if_else(told, len(found), pa.array(range(len(found)), pa.int64()))
     changed = {
         "reason": why,
-        "kind": pc.if_else(is_gone, NEVER_DELIVERED, kind),
+        "kind": pc.if_else(pc.and_(waiting, is_lost), gone, kind),
         "would_decide": all_logs.take(places),
         "detail": pc.if_else(told, plain, detail),
     }
     columns = [changed.get(name, found.column(name)) for name in found.column_names]
-    return pa.table(columns, names=found.column_names).cast(found.schema)
+    rows = pa.table(columns, names=found.column_names).cast(found.schema)
+    return rows.filter(pc.not_equal(rows.column("kind"), WAITS))

@@ -5,6 +5,7 @@ with numpy, in Spark's workers, without a session.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,11 @@ from disque_trio.eventlog import schema
 
 FACTS = (*schema.NEW_JOB_FIELDS, "nacks", "additional", "priority", "until")
 NAMES = ("queue", "group")
+# Facts that UPDATEJOB changes. Of the last two, the newest value counts only if a change says it:
+# the time to live that is left gets shorter by itself, and lines may lack the priority.
+_CHANGING = ("repl", "retry", "delay", "ttl", "priority")
+_OF_CHANGES = ("ttl", "priority")
+_CHANGED, _SAID = 1 << 62, 1 << 61  # ranks of lines; real times of events are smaller
 _TIME = pa.timestamp("us", tz="UTC")
 _MOMENTS = (
     "added_at",
@@ -81,31 +87,121 @@ _NEVER = np.iinfo(np.int64).max
 
 def fold(rows: pa.Table) -> pa.Table:
     """Merge rows into one for each id. ``rows`` are events (with a column ``event``) or partial
-    jobs (with ``trace``). Takes the largest known value of each fact, and sorts traces."""
+    jobs (with ``trace``). Sorts traces. Takes the newest value of facts that change and of the
+    queue, by the clocks of the nodes, where the line of a change counts before all others; and the
+    largest known value of other facts."""
     ids = rows.column("id").combine_chunks()
     if isinstance(ids, pa.ChunkedArray):  # without chunks
         ids = pa.array([], pa.string())
     encoded = ids.dictionary_encode()
     job = encoded.indices.to_numpy()
     count = len(encoded.dictionary)
-    order = np.argsort(job, kind="stable")
-    starts = _starts(job, count)
-    columns: dict[str, pa.Array] = {"id": encoded.dictionary}
-    for name in NAMES:
-        columns[name] = _first_known(rows.column(name), order, starts)
-    for name in FACTS:
-        values = pc.fill_null(rows.column(name), -1).to_numpy()[order]
-        largest = np.maximum.reduceat(values, starts) if count else values
-        columns[name] = pa.array(largest, pa.int64(), mask=largest == -1)
     if "trace" in rows.column_names:
-        events, row, _ = tr.flat(rows.column("trace").combine_chunks())
-        job = job[row]
+        events, row, starts = tr.flat(rows.column("trace").combine_chunks())
+        event_job = job[row]
+        order = np.argsort(job, kind="stable")
+        in_time = np.lexsort((events, event_job))
     else:
-        events = rows.column("event").to_numpy()
-    ordered = events[np.lexsort((events, job))]
-    offsets = pa.array(np.append(_starts(job, count), len(events)), pa.int32())
-    columns["trace"] = pa.ListArray.from_arrays(offsets, pa.array(ordered))
+        events, event_job, starts = rows.column("event").to_numpy(), job, None
+        order = in_time = np.lexsort((events, job))
+    groups = _Groups(order, job[order], _starts(job, count))
+    columns: dict[str, pa.Array] = {"id": encoded.dictionary}
+    columns["queue"] = _queues(rows.column("queue"), events, starts, groups)
+    columns["group"] = _first_known(rows.column("group"), order, groups.starts)
+    columns |= _facts(rows, events, starts, groups)
+    offsets = pa.array(np.append(_starts(event_job, count), len(events)), pa.int32())
+    columns["trace"] = pa.ListArray.from_arrays(offsets, pa.array(events[in_time]))
     return pa.table([columns[name] for name in PARTIAL_SCHEMA.names], schema=PARTIAL_SCHEMA)
+
+
+class _Groups(NamedTuple):
+    """The rows of each job: all rows in the order of jobs, the job of each, and where each job
+    begins."""
+
+    order: Numbers
+    job: Numbers
+    starts: Numbers
+
+    def largest(self, values: Numbers) -> Numbers:
+        """For each job, the largest value of its rows."""
+        ordered = values[self.order]
+        largest: Numbers = np.maximum.reduceat(ordered, self.starts) if len(ordered) else ordered
+        return largest
+
+    def agree(self, values: Numbers, largest: Numbers) -> bool:
+        """Whether all rows of each job that are not negative have its ``largest`` value."""
+        ordered = values[self.order]
+        return not np.any((ordered >= 0) & (ordered != largest[self.job]))
+
+    def newest(self, keys: Numbers, values: Numbers) -> Numbers:
+        """For each job, the value of the row with the largest key; of several such rows, the
+        largest value. Rows with a negative value do not count; -1: there are no others."""
+        ordered = np.where(values >= 0, keys, -1)[self.order]
+        if not len(ordered):
+            return ordered
+        last = np.maximum.reduceat(ordered, self.starts)
+        value = np.where(ordered == last[self.job], values[self.order], -1)
+        newest: Numbers = np.maximum.reduceat(value, self.starts)
+        return newest
+
+
+def _keys(events: Numbers, starts: Numbers | None, saying: np.ndarray) -> Numbers:
+    """The key of each row, by which the newest is found: the time of the last of its events, where
+    changes count more, then those in ``saying``. Does not depend on how nodes are numbered.
+
+    Args:
+        starts: where the events of each row begin; None: each row is one event.
+    """
+    codes = tr.codes(events)
+    ranks = np.where(saying, _SAID, 0)
+    ranks[codes - codes % 10 == tr.UPDATED] = _CHANGED
+    return _last(tr.times(events) + ranks, starts)
+
+
+def _last(keys: Numbers, starts: Numbers | None) -> Numbers:
+    """For each row, the largest key of its events; see ``_keys``."""
+    return keys if starts is None or not len(keys) else np.maximum.reduceat(keys, starts)
+
+
+def _queues(
+    names: pa.ChunkedArray, events: Numbers, starts: Numbers | None, groups: _Groups
+) -> pa.Array:
+    """The queue of each job: where it is, or was last."""
+    encoded = names.combine_chunks().dictionary_encode()
+    sorting = pc.sort_indices(encoded.dictionary)
+    rank = np.append(np.argsort(sorting.to_numpy()), -1)
+    ranks = rank[pc.fill_null(encoded.indices, -1).to_numpy()]
+    place = groups.largest(ranks)
+    if not groups.agree(ranks, place):
+        codes = tr.codes(events)
+        # Nodes that do not have the job may be told of its end; their lines have no queue.
+        saying = ~np.isin(codes - codes % 10, (*tr.DONE, tr.DELETED))
+        place = groups.newest(_keys(events, starts, saying), ranks)
+    return encoded.dictionary.take(sorting).take(pa.array(place, pa.int64(), mask=place < 0))
+
+
+def _facts(
+    rows: pa.Table, events: Numbers, starts: Numbers | None, groups: _Groups
+) -> dict[str, pa.Array]:
+    """The facts about each job."""
+    said = {name: pc.fill_null(rows.column(name), -1).to_numpy() for name in FACTS}
+    found = {name: groups.largest(values) for name, values in said.items()}
+    codes = tr.codes(events)
+    kinds = codes - codes % 10
+    if not groups.agree(said["until"], found["until"]):
+        keys = _last(np.where(kinds == tr.PAUSED, tr.times(events), 0), starts)
+        found["until"] = groups.newest(keys, said["until"])
+    some = bool(np.any(kinds == tr.UPDATED))
+    changing = [name for name in _CHANGING if some or name not in _OF_CHANGES]
+    differ = [name for name in changing if not groups.agree(said[name], found[name])]
+    if differ:
+        keys = _keys(events, starts, np.isin(kinds, tr.TELLING))
+        changed = groups.largest(keys) >= _CHANGED
+        for name in differ:
+            value = groups.newest(keys, said[name])
+            new = changed if name in _OF_CHANGES else value >= 0
+            found[name] = np.where(new, value, found[name])
+    return {name: pa.array(found[name], pa.int64(), mask=found[name] < 0) for name in FACTS}
 
 
 def _starts(job: Numbers, count: int) -> Numbers:
@@ -136,7 +232,7 @@ def jobs_of(partial: pa.Table, nodes: Sequence[str]) -> pa.Table:
     names = pa.array(nodes, pa.string())
     trace = Trace(*tr.flat(partial.column("trace").combine_chunks()))
     columns = {name: partial.column(name) for name in PARTIAL_SCHEMA.names}
-    columns |= trace.columns()
+    columns |= trace.columns(columns["copies"])
     for name, kind in _PLACES.items():
         columns[name] = trace.places(kind, names)
     return pa.table([columns[name] for name in JOB_SCHEMA.names], schema=JOB_SCHEMA)
@@ -159,14 +255,18 @@ class Trace:
         self._codes = tr.codes(events)
         self._kinds = self._codes - self._codes % 10
 
-    def columns(self) -> dict[str, pa.Array]:
-        """All columns that follow from the times and kinds of events."""
+    def columns(self, copies: pa.ChunkedArray) -> dict[str, pa.Array]:
+        """All columns that follow from the times and kinds of events.
+
+        Args:
+            copies: how many nodes had each job.
+        """
         added = self._first(self._kinds == tr.ADDED)
         replicated = self._first(self._kinds == tr.REPLICATED)
         queued = self._first(self._kinds == tr.QUEUED)
         delivered = self._kinds == tr.DELIVERED
         first = self._first(delivered)
-        acked = self._first(self._codes == tr.ACKED)
+        acked = self._first(np.isin(self._codes, tr.ACKED_HERE))
         heard = self._first(self._codes == tr.ACKED_PEER)
         acked = np.where(acked == _NEVER, heard, acked)
         dead = self._first(self._kinds == tr.DEAD)
@@ -176,7 +276,9 @@ class Trace:
             (self._kinds == tr.DELETED)
             & (self._codes != tr.DELETED_COLLECTED)
             & (self._codes != tr.DELETED_PEER)
+            & (self._codes != tr.DELETED_COMMAND)
         )
+        deleted = np.minimum(deleted, self._deleted_by_clients(copies))
         evicted = self._first(self._kinds == tr.EVICTED)
         ends = [acked, dead, cancelled, expired, deleted, evicted]
         ended = np.select([end != _NEVER for end in ends], ends, _NEVER)
@@ -195,7 +297,7 @@ class Trace:
         }
         columns = {name: _moment(moments[name]) for name in _MOMENTS}
         columns["ended"] = _ENDS.take(pa.array(how))
-        forgotten = np.isin(self._kinds, (tr.DELETED, tr.EXPIRED, tr.EVICTED))
+        forgotten = np.isin(self._kinds, tr.FORGETS)
         everywhere = self._on(np.ones(len(self.events), bool))
         done = np.minimum(np.minimum(acked, dead), cancelled)
         alone = (everywhere == 1) & (done != _NEVER)  # such a job ends when it is acknowledged
@@ -207,6 +309,20 @@ class Trace:
         for name, code in _REQUEUES.items():
             columns[name] = self._count(self._codes == code)
         return columns
+
+    def _deleted_by_clients(self, copies: pa.ChunkedArray) -> Numbers:
+        """For each job, when DELJOB ended it; _NEVER if it did not. DELJOB deletes a job where it
+        is said only, so the job is over once all its holders have forgotten it."""
+        told = self._codes == tr.DELETED_COMMAND
+        if not told.any():
+            return np.full(len(self._starts), _NEVER)
+        forgotten = self._pairs(np.isin(self._kinds, tr.FORGETS))
+        holders = self._pairs(~np.isin(self._kinds, tr.WITHOUT_JOB))
+        kept = np.setdiff1d(holders, forgotten, assume_unique=True) >> tr.NODE_BITS
+        over = np.bincount(kept, minlength=len(self._starts)) == 0
+        on = np.bincount(forgotten >> tr.NODE_BITS, minlength=len(self._starts))
+        over &= on >= pc.fill_null(copies, 1).to_numpy()
+        return np.where(over, self._last(told), _NEVER)
 
     def places(self, kind: int, names: pa.Array) -> pa.Array:
         """For each job, the nodes on which it had an event of ``kind``."""

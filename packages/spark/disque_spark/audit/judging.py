@@ -17,12 +17,19 @@ from disque_spark.audit.classify import Finding
 from disque_spark.audit.clocks import Clocks, clocks_by_id, ranks_of
 from disque_spark.audit.engine import Engine, Tasks
 from disque_spark.audit.evidence import Logs
-from disque_spark.audit.findings import NEEDED, as_batch, clock_findings, judged
-from disque_spark.audit.gaps import FOR_EVER, Gap, gaps_of
+from disque_spark.audit.findings import (
+    NEEDED,
+    as_batch,
+    clock_findings,
+    judged,
+    waits_of,
+)
+from disque_spark.audit.gaps import FOR_EVER, Gap, gaps_of, starts_of
 from disque_spark.audit.manifest import FINDINGS, JOBS, Manifest, Part, day_of, least_rows
-from disque_spark.audit.rules import Rules
+from disque_spark.audit.rules import WAITING, Rules
 from disque_spark.audit.stages import ROWS
 from disque_spark.audit.store import Store
+from disque_spark.audit.waits import Waits, add_waits
 from disque_spark.files import Location
 from disque_spark.options import batch_of
 from disque_spark.parquet import parquet_file, write_file
@@ -32,8 +39,15 @@ TASK_BYTES = 8 << 20  # size of the files of jobs for a task, if they are small
 QUIET_MS = 60_000  # a shorter time without lines is not recorded
 _SECOND = 1000
 _JUDGED = pa.schema(
-    [("part", pa.int64()), ("file", pa.string()), ("counts", pa.string()), ("due", pa.int64())]
+    [
+        ("part", pa.int64()),
+        *((name, pa.string()) for name in ("file", "counts", "waits")),
+        ("due", pa.int64()),
+    ]
 )
+
+_WAITING = pa.schema([("day", pa.string()), ("file", pa.string())])
+WAITS = "waits"  # the kind of jobs that wait, and are no findings
 
 
 def clocks(manifest: Manifest) -> Clocks:
@@ -54,7 +68,19 @@ def logs_of(manifest: Manifest, known: Clocks) -> Logs:
     ahead = [*known.ahead, *[0] * len(missing)]
     every = [*nodes, *missing]
     is_cut = manifest.keep_from > 0
-    return Logs(every, ahead, manifest.end, gaps, known.doubt, ranks_of(every), is_cut)
+    ends = manifest.all_ends()
+    live = sorted({nodes.index(ends[name].node) for name in manifest.growing if name in ends})
+    return Logs(
+        every,
+        ahead,
+        manifest.end,
+        gaps,
+        known.doubt,
+        ranks_of(every),
+        is_cut,
+        starts_of(ends, nodes),
+        live,
+    )
 
 
 def dependence(part: Part, rules: Rules, logs: Logs) -> str:
@@ -65,7 +91,7 @@ def dependence(part: Part, rules: Rules, logs: Logs) -> str:
     margin = 2 * settled + 3 * (highest - lowest) + _SECOND
     after = part.last + margin
     if part.open:
-        longest = max(part.wait, rules.retries * part.retry, rules.patience)
+        longest = max(part.wait, rules.retries * part.retry, rules.patience, rules.waiting)
         if after + _SECOND * longest >= logs.end - margin:
             return ""  # time alone may turn some of them into findings
         after = FOR_EVER
@@ -80,7 +106,10 @@ def dependence(part: Part, rules: Rules, logs: Logs) -> str:
             silent = part.open and gap.start - logs.offsets[gap.node] < until
             ends.append((gap.node, start, silent))
     blind = sorted({gap.node for gap in logs.gaps})
+    starts = [start for start in logs.starts if part.first - margin <= start[1] <= after]
+    live = list(logs.live) if part.open else []
     said = [asdict(rules), logs.nodes, logs.offsets, logs.doubt, near, ends, blind, logs.cut]
+    said += [starts, live]
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
 
@@ -91,6 +120,42 @@ def is_due(old: Manifest, quiet: int) -> bool:
     due = min((part.due for part in parts if not part.judged), default=FOR_EVER)
     longer = quiet - old.quiet
     return longer < 0 or due <= old.last + quiet or (due < FOR_EVER and longer >= QUIET_MS)
+
+
+def write_waiting(
+    engine: Engine, store: Store, manifest: Manifest, rules: Rules, stamp: str
+) -> list[tuple[str, Location]]:
+    """Write files with the jobs that wait in queues and are no findings, if they do so for long
+    enough to be judged, as rows of the table ``findings`` of kind WAITS. Returns their days, and
+    the files, which do not belong to the table."""
+    logs = logs_of(manifest, clocks(manifest))
+    parts = [
+        (day, store.place(JOBS, day) / part.file)
+        for day, files in manifest.days.items()
+        for part in files.jobs
+        if WAITING in part.waits
+    ]
+    apart = max(logs.offsets, default=0) - min(logs.offsets, default=0)
+    settled = logs.end - _SECOND * rules.settled - apart
+
+    def task(number: int) -> Iterator[pa.RecordBatch]:
+        day, path = parts[number]
+        found: list[Finding] = []
+        with parquet_file(path) as file:
+            for batch in file.iter_batches(ROWS, columns=list(NEEDED)):
+                about = judged(batch, rules, logs)
+                late = {one.job for one in about.found if one.kind == WAITING}
+                found += [
+                    one._replace(kind=WAITS)
+                    for one in about.waits
+                    if one.kind == WAITING and one.job not in late and (one.time or 0) <= settled
+                ]
+        yield batch_of([(day, write_findings(found, store.place(FINDINGS, day), stamp))], _WAITING)
+
+    rows = engine.rows(Tasks(len(parts), task, _WAITING)).to_pylist()
+    return [
+        (row["day"], store.place(FINDINGS, row["day"]) / row["file"]) for row in rows if row["file"]
+    ]
 
 
 class Judge:
@@ -144,21 +209,24 @@ class Judge:
             for number in groups[group]:
                 jobs, place = paths[number]
                 found: list[Finding] = []
+                waits: Waits = {}
                 due = FOR_EVER
                 with parquet_file(jobs) as file:
                     for batch in file.iter_batches(ROWS, columns=list(NEEDED)):
-                        more, soon = judged(batch, rules, logs)
-                        found += more
-                        due = min(due, soon)
+                        more = judged(batch, rules, logs)
+                        found += more.found
+                        due = min(due, more.due)
+                        add_waits(waits, waits_of(more.waits))
                 counts = json.dumps(counts_of(found))
                 name = write_findings(found, place, stamp)
-                yield batch_of([(number, name, counts, due)], _JUDGED)
+                yield batch_of([(number, name, counts, json.dumps(waits), due)], _JUDGED)
 
         for row in self._engine.rows(Tasks(len(groups), task, _JUDGED)).to_pylist():
             day, part = wanted[row["part"]]
             if row["file"] or part.found:
                 self._manifest.changed.append(f"{FINDINGS}/{day}")
             part.found, part.counts = row["file"], json.loads(row["counts"])
+            part.waits = json.loads(row["waits"])
             part.due = row["due"]
 
     def _write_clocks(self, found: Sequence[Finding]) -> None:

@@ -17,6 +17,7 @@ from disque_spark.audit.lacks import (
     numbered,
     with_ends,
 )
+from disque_spark.audit.waits import Waits, add_waits
 
 COMPRESSED = -1
 DAY = 86_400_000  # ms
@@ -60,6 +61,7 @@ class Part:
         counts: number of findings of each ``kind reason``.
         due: time (ms) from which on time alone may change the findings, if ``judged`` is empty; 0:
             unknown.
+        waits: its jobs that are in queues at the end, whether these are findings or not.
     """
 
     file: str
@@ -77,6 +79,7 @@ class Part:
     found: str = ""
     counts: dict[str, int] = field(default_factory=dict)
     due: int = 0
+    waits: Waits = field(default_factory=dict)
 
 
 @dataclass
@@ -284,6 +287,15 @@ class Manifest:
             for key, count in ticks.counts.items():
                 counts[key] = counts.get(key, 0) + count
         return counts
+
+    @property
+    def waits(self) -> Waits:
+        """The jobs that are in queues at the end, whether these are findings or not."""
+        waits: Waits = {}
+        for day in self.days.values():
+            for part in day.jobs:
+                add_waits(waits, part.waits)
+        return waits
 
     def all_ends(self) -> dict[str, Ends]:
         """``ends`` as objects."""

@@ -248,6 +248,8 @@ def _rows(
     places, strange = _numbers(lines.column("node"), {name: i for i, name in enumerate(nodes)})
     reasons = lines.column("reason").combine_chunks().dictionary_encode()
     codes = _codes(events, reasons)
+    by_nobody = (codes == tr.ACKED) & lines.column("client").is_null().to_numpy()
+    codes[by_nobody] = tr.ACKED_BY_NOBODY
     about_log = np.zeros(len(lines), bool)
     for kind in (*LOG_KINDS, *TICK_REASONS, POLICY):  # only DROPPED has a count
         place = pc.index(events.dictionary, kind).as_py()
@@ -265,6 +267,10 @@ def _rows(
     packed = (times << tr.TIME_SHIFT) | (places << tr.CODE_BITS) | codes
     columns = [lines.column(name) for name in ("id", *NAMES)]
     columns += [lines.column(_COUNTERS.get(name, name)).cast(pa.int64()) for name in FACTS]
+    updated = pa.array(codes - codes % 10 == tr.UPDATED)
+    if pc.any(updated).as_py():  # a line leaves out a priority of 0
+        place = _ROWS.get_field_index("priority")
+        columns[place] = pc.if_else(updated, pc.fill_null(columns[place], 0), columns[place])
     rows = pa.table([*columns, pa.array(packed)], schema=_ROWS)
     good = (codes >= 0) & (places >= 0)
     if lines.column("id").null_count or not good.all():

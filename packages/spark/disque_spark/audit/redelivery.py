@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from disque_spark.audit import trace as tr
 from disque_spark.audit.gaps import Gap
-from disque_spark.audit.rules import LOG_GAP
+from disque_spark.audit.rules import LINE_TWICE, LOG_GAP, RESTART, UNKNOWN
 from disque_spark.audit.trace import Step
 from disque_trio.eventlog.schema import (
     BY_ADD,
@@ -36,16 +36,24 @@ class Redeliveries:
         retry: the job's RETRY, s.
         gaps: periods that the logs do not cover.
         no_line: the reason to give if a line must be missing.
+        starts: the nodes that were started, and when (ms), with correct clocks.
     """
 
     def __init__(
-        self, steps: list[Step], tolerance: int, retry: int, gaps: Sequence[Gap], no_line: str
+        self,
+        steps: list[Step],
+        tolerance: int,
+        retry: int,
+        gaps: Sequence[Gap],
+        no_line: str,
+        starts: Sequence[tuple[int, int]] = (),
     ) -> None:
         self._steps = steps
         self._tolerance = tolerance
         self._retry = retry
         self._gaps = gaps
         self._no_line = no_line
+        self._starts = starts
 
     def deliveries(self) -> Iterator[tuple[Step, str]]:
         """Yield the deliveries after the first one, and the reason of each."""
@@ -116,9 +124,16 @@ class Redeliveries:
     def _why(self, root: Step | None, step: Step, before: Step, entries: "_Entries") -> str:
         """Why a job was delivered again in ``step``, which goes back to ``root``, after the
         delivery ``before``."""
+        if (root is None or _is_new(root)) and self._steps.count(step) > 1:
+            return LINE_TWICE  # a node cannot do that within one ms
         if root is None:
-            blind = any(gap.node == step.node for gap in self._gaps)
-            return LOG_GAP if blind else "restart"  # only the node's own file can have done it
+            if any(gap.node == step.node for gap in self._gaps):
+                return LOG_GAP
+            # Only the node's own file can have done it, which it reads when it starts.
+            restarted = any(
+                node == step.node and before.time <= at <= step.time for node, at in self._starts
+            )
+            return RESTART if restarted else UNKNOWN
         if _is_new(root):
             return "partition"  # it was in two queues
         if root.reason == BY_IMPORT:
@@ -130,7 +145,7 @@ class Redeliveries:
                 return again[-1]
             return self._no_line if self._gaps else "partition"
         if root.reason != BY_RETRY:
-            return root.reason or "unknown"
+            return root.reason or UNKNOWN
         if root.node != before.node and root.time < before.time:
             return "partition"
         # A node that hears that another one has queued the job waits for a whole retry time.

@@ -1,12 +1,13 @@
 """What a run of the audit found, in numbers."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from disque_spark.audit.lacks import NODE, SEGMENT, Lack
-from disque_spark.audit.rules import HELD, NEVER_DELIVERED, SERIOUS
+from disque_spark.audit.rules import HELD, NEVER_DELIVERED, SERIOUS, WAITING, WAITING_LETTER
+from disque_spark.audit.waits import UNSURE, Waiting, Waits, waiting_of
 from disque_spark.files import Location
 
 
@@ -30,6 +31,9 @@ class Result:
         last: time of the last event, ms.
         held: number of jobs in append-only files; None: no such files were given.
         unlogged: number of those that are not in the logs; None: likewise.
+        waits: the jobs that are in queues at the end of the logs, whether these are findings or
+            not.
+        settings: the thresholds of the findings.
     """
 
     path: Path | Location
@@ -48,6 +52,31 @@ class Result:
     last: int = 0
     held: int | None = None
     unlogged: int | None = None
+    waits: Waits = field(default_factory=dict)
+    settings: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def waiting(self) -> Waiting:
+        """The jobs that wait in queues."""
+        return waiting_of(self.waits, WAITING)
+
+    @property
+    def letters(self) -> Waiting:
+        """The dead letters that wait in queues."""
+        return waiting_of(self.waits, WAITING_LETTER)
+
+    @property
+    def unsure(self) -> Waiting:
+        """Those of both that their nodes, which were started again since, may have lost."""
+        return waiting_of(self.waits, UNSURE)
+
+    def fails(self, kinds: Collection[str] = ()) -> bool:
+        """Whether there is anything that ``--check`` fails on: serious findings, missing lines, or
+        findings of ``kinds``. Jobs that wait count among these however long they do, if the rules
+        do not say how long they may."""
+        more = any(self.findings[kind] for kind in kinds)
+        waiting = WAITING in kinds and not self.settings.get("waiting") and self.waiting.jobs > 0
+        return bool(self.serious or self.is_partial or more or waiting)
 
     @property
     def serious(self) -> int:

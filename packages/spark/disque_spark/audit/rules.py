@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 
+ONCE_TWICE = "once-delivered-twice"
 NEVER_DELIVERED = "never-delivered"
 AFTER_ACK = "delivered-after-ack"
 TWICE = "delivered-twice"
@@ -15,21 +16,27 @@ EXPIRED_UNACKED = "expired-unacknowledged"
 UNSEEN_ACK = "acknowledged-unseen"
 DEAD = "dead"
 WAITING_LETTER = "letter-waiting"
+WAITING = "waiting"
 SCHEDULE_MISSED = "schedule-missed"
 SCHEDULE_DOUBLED = "schedule-doubled"
-# Kinds for jobs that were not done, according to the logs, or that nodes did not treat as promised.
+# All kinds, in the order of the harm they do: so everything lists them. First those for jobs that
+# were not done, according to the logs, or that nodes did not treat as promised.
 SERIOUS = (
+    ONCE_TWICE,
     NEVER_DELIVERED,
     NOT_REQUEUED,
-    NEVER_ACKED,
     WITH_WORKER,
-    AFTER_ACK,
+    NEVER_ACKED,
     EXPIRED,
     EXPIRED_UNACKED,
+    AFTER_ACK,
     UNSEEN_ACK,
     SCHEDULE_MISSED,
 )
-KINDS = (*SERIOUS, TWICE, SCHEDULE_DOUBLED, POISON, CLOCK_SKEW, DEAD, WAITING_LETTER)
+KINDS = (
+    *SERIOUS,
+    *(DEAD, WAITING_LETTER, POISON, WAITING, TWICE, SCHEDULE_DOUBLED, CLOCK_SKEW),
+)
 # The kinds that a watch reports by default.
 TOLD = (*SERIOUS, POISON, CLOCK_SKEW, DEAD)
 
@@ -39,6 +46,12 @@ LOG_END = "log-end"
 LOG_MISSING = "log-missing"  # the whole log of a node
 # Reason of an acknowledgement for a job that no node knows.
 UNKNOWN_JOB = "unknown-job"
+# Reasons of a second delivery: its line is in the log twice; nothing in the log explains it.
+LINE_TWICE = "line-twice"
+UNKNOWN = "unknown"
+# Reason of a second delivery: the node was started in between. Of a job that waits: the node was
+# started since then, and only its file says whether it still has the job.
+RESTART = "restart"
 # Reasons from append-only files: a node has the job in its file; no node has it.
 HELD = "held"
 LOST = "lost"
@@ -56,6 +69,7 @@ class Rules:
         retries: a job not acknowledged within this many times its RETRY is a finding.
         patience: seconds, used instead of ``retries``, from the first delivery (with RETRY 0: from
             the delivery); 0: use ``retries``.
+        waiting: seconds; a job that is in a queue for longer is a finding; 0: it never is.
     """
 
     settled: int = 60
@@ -64,6 +78,7 @@ class Rules:
     tolerance: int = 100
     retries: int = 3
     patience: int = 0
+    waiting: int = 0
 
     @property
     def settings(self) -> dict[str, int]:

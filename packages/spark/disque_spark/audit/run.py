@@ -22,7 +22,7 @@ from disque_spark.audit.gaps import Ends, ends_of, order_of, read_before
 from disque_spark.audit.held import Tables, Target, are_all, write_held
 from disque_spark.audit.jobs import JOB_SCHEMA
 from disque_spark.audit.jobs_table import JobsTable
-from disque_spark.audit.judging import Judge, is_due
+from disque_spark.audit.judging import Judge, is_due, write_waiting
 from disque_spark.audit.lacks import Lack
 from disque_spark.audit.manifest import FINDINGS, HELD_JOBS, JOBS, MINUTES, TICKS, Day
 from disque_spark.audit.partial_jobs import Notes, Seen
@@ -255,6 +255,8 @@ class _Run:
             last=manifest.last,
             held=self._held,
             unlogged=self._unlogged,
+            waits=manifest.waits,
+            settings=manifest.settings,
         )
 
     def _lacks(self) -> list[Lack]:
@@ -339,7 +341,8 @@ class _Run:
             for day, names in manifest.found_files().items()
             for name in names
         ]
-        tables = Tables(store.paths(JOBS, manifest), found, manifest.jobs)
+        waiting = write_waiting(self._engine, store, manifest, self._rules, self._stamp)
+        tables = Tables(store.paths(JOBS, manifest), [*found, *waiting], manifest.jobs)
         target = Target(store.place(HELD_JOBS), store.place(FINDINGS), self._stamp)
         all_nodes = are_all(self._aofs, manifest.holders)
         new = write_held(self._engine, self._aofs, tables, target, manifest.last, all_nodes)
@@ -348,6 +351,8 @@ class _Run:
         for day, names in new.found.items():
             manifest.days.setdefault(day, Day()).shown += names
         manifest.shown_counts = dict(new.counts)
+        for _, path in waiting:
+            path.delete()
 
 
 def rounds(segments: Sequence[Location]) -> list[list[Location]]:

@@ -55,7 +55,9 @@ CODES: dict[str, int] = {
     for kind, reasons in schema.REASONS.items()
     for place, reason in enumerate((*reasons, schema.NO_REASON))
 } | {"acked:": ACKED}
-NAMES = {code: name for name, code in reversed(CODES.items())}
+# An ACK on behalf of no client: so nodes of older versions recorded what REDRIVE did.
+ACKED_BY_NOBODY = ACKED + 9
+NAMES = {code: name for name, code in reversed(CODES.items())} | {ACKED_BY_NOBODY: "acked:client"}
 
 
 def code(kind: schema.Kind, reason: schema.Reason) -> int:
@@ -68,7 +70,9 @@ QUEUED_NACK = code(schema.QUEUED, schema.BY_NACK)
 QUEUED_ENQUEUE = code(schema.QUEUED, schema.BY_ENQUEUE)
 QUEUED_DISCONNECT = code(schema.QUEUED, schema.BY_DISCONNECT)
 ACKED_PEER = code(schema.ACKED, schema.BY_PEER)
+ACKED_REDRIVE = code(schema.ACKED, schema.BY_REDRIVE)
 FASTACKED = code(schema.DELETED, schema.BY_FASTACK)
+DELETED_COMMAND = code(schema.DELETED, schema.BY_COMMAND)
 DELETED_PEER = code(schema.DELETED, schema.BY_PEER)
 DELETED_COLLECTED = code(schema.DELETED, schema.BY_COLLECTION)
 QUEUED_DEATH = code(schema.QUEUED, schema.BY_DEATH)
@@ -79,8 +83,16 @@ CANCELLED_PEER = code(schema.CANCELLED, schema.BY_PEER)
 # itself: DONE_HERE), or from another node (DONE_BY_PEER).
 DONE = (ACKED, DEAD, CANCELLED)
 DONE_BY_PEER = (ACKED_PEER, DEAD_PEER, CANCELLED_PEER)
-DONE_HERE = (ACKED, *range(DEAD, DEAD_PEER), CANCELLED)
+ACKED_HERE = (ACKED, ACKED_REDRIVE, ACKED_BY_NOBODY)
+DONE_HERE = (*ACKED_HERE, *range(DEAD, DEAD_PEER), CANCELLED)
 
+# Events of which the line has the facts of the job.
+TELLING = (ADDED, COPIED, REPLICATED, IMPORTED, UPDATED)
+# Events that do not show that the node has the job: a node without room, or one that is leaving,
+# adds jobs to other nodes only, and clients may end a job at a node that does not have it.
+WITHOUT_JOB = (ADDED, REPLICATED, *DONE, DELETED)
+# Events by which a node forgets a job.
+FORGETS = (DELETED, EXPIRED, EVICTED)
 # Events by which a node gets a job.
 BEGINS = (ADDED, COPIED, REPLICATED, IMPORTED)
 # Events by which a job leaves a node's queue.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from disque_spark.audit.rules import KINDS, TOLD, Rules
-from disque_spark.cli.argument_types import given, no_directory, number, path, setting
+from disque_spark.cli.argument_types import given, kinds, no_directory, number, path, setting
 from disque_spark.defaults import AT_LEAST_ONCE, AUTO, DEFAULT_NODES, ENGINES, EXACTLY_ONCE, FORMATS
 from disque_spark.health import MAX_AGE
 from disque_trio.job_options import OPTIONS, ScheduleOptions, Whole
@@ -27,6 +27,7 @@ _RULES = (
     ("poison", 0, "NACKS", "a job with more NACKs than this is a finding"),
     ("retries", 1, "N", "a job not acknowledged within N times its RETRY is a finding"),
     ("patience", 0, "TIME", "use this time instead of --retries; 0: use --retries"),
+    ("waiting", 0, "TIME", "a job that is in a queue for longer is a finding; 0: it never is"),
     ("skew", 0, "MS", "how far the clocks of two nodes may be apart"),
     ("tolerance", 0, "MS", "events of two nodes closer together than this have no order"),
 )
@@ -102,6 +103,14 @@ def _audit(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="exit with status 3 if jobs were lost, not done, or delivered after their ack, or if"
         " logs are missing",
+    )
+    add(
+        "--fail-on",
+        type=kinds,
+        default=[],
+        metavar="KIND,...",
+        help="like --check, but findings of these kinds count, too, such as dead,waiting; jobs that"
+        " wait count from --waiting on, or at once",
     )
 
 

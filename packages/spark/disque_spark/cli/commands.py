@@ -1,7 +1,8 @@
 """The commands of ``disque-pipeline``: thin wrappers around functions that can be imported.
 
 Exit status: 0 done; 1 something failed; 2 invalid arguments; 3 done, and ``audit --check`` found
-jobs that were lost, not done, or delivered after their acknowledgement, or missing log lines; 130
+jobs that were lost, not done, or delivered after their acknowledgement, or missing log lines, or
+``--fail-on`` what it names; 130
 and 143 stopped by SIGINT and SIGTERM. For an ``archive`` without ``--available-now``, and for a
 ``watch``, being stopped is 0.
 """
@@ -16,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from disque_spark.audit.engine import Engine, engine_of
-from disque_spark.audit.rules import KINDS, Rules
+from disque_spark.audit.rules import Rules
 from disque_spark.audit.store import StoreError
 from disque_spark.audit.unread import AuditError
 from disque_spark.cli.checks import (
@@ -30,6 +31,7 @@ from disque_spark.cli.checks import (
 )
 from disque_spark.cli.engines import local_engine
 from disque_spark.cli.lacking import judged, lacking
+from disque_spark.cli.outcome import outcome
 from disque_spark.cli.watching import check_watch, watch
 from disque_spark.client import RefusedError
 from disque_spark.failures import one_line
@@ -204,16 +206,11 @@ def _audit(run: Run) -> int:
         print(f"{result.copies} files are copies of other segments and were ignored")
     if result.held is not None:
         print(f"{result.held} jobs in append-only files, {result.unlogged} of them not in the logs")
-    for kind in KINDS:
-        if result.findings[kind]:
-            reasons = {
-                why: count for (of, why), count in result.reasons.items() if of == kind and why
-            }
-            why = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
-            print(f"{kind}: {result.findings[kind]}" + (f" ({why})" if why else ""))
-    if not result.findings:
-        print("no findings" if result.is_whole else "no findings in the logs that are there")
-    return FOUND if options.check_findings and (result.serious or result.is_partial) else OK
+    for text in outcome(result):
+        print(text)
+    if not (options.check_findings or options.fail_on):
+        return OK
+    return FOUND if result.fails(options.fail_on) else OK
 
 
 def _archive(run: Run) -> int:

@@ -4,15 +4,11 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from disque_spark.audit import rules
+from disque_spark.audit.rules import KINDS, SERIOUS
 from disque_spark.report.markup import Numbers, node_name, queue_name, table, time
 from disque_spark.report.whole import UNSURE
 from disque_trio import humanize
 
-# The kinds of findings in the order of the harm they do: RETRY 0 promises at most one delivery.
-_ONCE_TWICE = "once-delivered-twice"
-SERIOUS: Sequence[str] = (_ONCE_TWICE, *(kind for kind in rules.SERIOUS if kind != _ONCE_TWICE))
-ORDER = (*SERIOUS, *(kind for kind in rules.KINDS if kind not in SERIOUS))
 _SEEN = 3  # findings of each kind to be seen at once
 _LONGEST_DETAIL = 500  # characters
 _LONGEST_ID = 64  # characters of a job's id; Disque's have 40
@@ -44,7 +40,7 @@ _MEANING = {
 def findings(numbers: Numbers) -> str:
     """The number of findings of each kind, and the first of them: those that do the most harm
     first, the others together behind a click."""
-    kinds = [kind for kind in ORDER if numbers["findings"].get(kind)]
+    kinds = [kind for kind in KINDS if numbers["findings"].get(kind)]
     text = "<h2 id=findings>Findings</h2>"
     if not kinds:
         return text + "<p>None.</p>"

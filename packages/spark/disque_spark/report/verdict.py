@@ -11,19 +11,20 @@ from disque_spark.audit.rules import (
     NEVER_ACKED,
     NEVER_DELIVERED,
     NOT_REQUEUED,
+    ONCE_TWICE,
     SCHEDULE_MISSED,
+    SERIOUS,
     UNSEEN_ACK,
     WITH_WORKER,
 )
 from disque_spark.report.completeness import lacks_box, nodes_seen, nothing_lost
-from disque_spark.report.found import SERIOUS
 from disque_spark.report.markup import Numbers, name, node_code, pair, time
 from disque_spark.report.whole import UNSURE, bar, headline
 from disque_trio.humanize import count, counted, duration, jobs
 
 # What is said of jobs with findings, if the logs leave no doubt.
 _VERDICTS = {
-    SERIOUS[0]: "to be delivered at most once (RETRY 0), but delivered again",
+    ONCE_TWICE: "delivered more than once, although that was to happen at most once",
     NEVER_DELIVERED: "confirmed but never delivered",
     NOT_REQUEUED: "delivered, not acknowledged, and not queued again",
     NEVER_ACKED: "delivered but never acknowledged",

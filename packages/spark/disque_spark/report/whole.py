@@ -20,6 +20,7 @@ from disque_spark.audit.rules import (
     NEVER_ACKED,
     NEVER_DELIVERED,
     NOT_REQUEUED,
+    WAITING,
     WAITING_LETTER,
     WITH_WORKER,
 )
@@ -74,7 +75,7 @@ _ENDS = {
 # The groups of jobs with findings; of several, the last one counts.
 _OF_KINDS = {
     WAITING_LETTER: "letters",
-    "waiting": "waiting",
+    WAITING: "waiting",
     EXPIRED: "expired",
     EXPIRED_UNACKED: "expired",
     NEVER_ACKED: "overdue",

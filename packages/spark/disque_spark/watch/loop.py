@@ -276,7 +276,7 @@ def findings_in(file: Location, kinds: Sequence[str]) -> Findings:
     """The findings of ``kinds`` in a file."""
     table = pa.Table.from_batches(rows_of(file, FINDING_SCHEMA), FINDING_SCHEMA)
     chosen = table.filter(pc.is_in(table.column("kind"), pa.array(kinds)))
-    return Findings(_in_ms(chosen, "time"))
+    return Findings(in_ms(chosen, "time"))
 
 
 def minutes_in(file: Location, since: int) -> list[Row]:
@@ -284,11 +284,11 @@ def minutes_in(file: Location, since: int) -> list[Row]:
     table = pa.Table.from_batches(rows_of(file, MINUTE_SCHEMA), MINUTE_SCHEMA)
     start = pa.scalar(since * 1000, pa.int64()).cast(table.schema.field("minute").type)
     chosen = table.filter(pc.greater_equal(table.column("minute"), start))
-    rows: list[Row] = _in_ms(chosen, "minute").to_pylist()
+    rows: list[Row] = in_ms(chosen, "minute").to_pylist()
     return rows
 
 
-def _in_ms(table: pa.Table, time: str) -> pa.Table:
+def in_ms(table: pa.Table, time: str) -> pa.Table:
     """The table with the column ``time`` in ms."""
     place = table.schema.get_field_index(time)
     return table.set_column(place, time, pc.divide(table.column(time).cast(pa.int64()), 1000))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disque_spark.audit.rules import LOG_MISSING
+from disque_spark.audit.rules import KINDS, LOG_MISSING
 
 Row = dict[str, Any]  # row of a table; times in ms
 MINUTE = 60_000  # ms
@@ -113,10 +113,16 @@ class Standing:
         return table.row(place)
 
     def besides(self, known: Collection[str]) -> list[str]:
-        """The keys of findings that are not in ``known``: missing logs, then the oldest first."""
+        """The keys of findings that are not in ``known``: missing logs, then the worst kinds first,
+        and of each kind the oldest."""
         new = [key for key in self._places if key not in known]
-        times = {key: table.times[place] for key in new for table, place in [self._places[key]]}
-        new.sort(key=times.__getitem__)
+        harm = {kind: place for place, kind in enumerate(KINDS)}
+        order = {
+            key: (harm.get(table.kinds[place], len(harm)), table.times[place])
+            for key in new
+            for table, place in [self._places[key]]
+        }
+        new.sort(key=order.__getitem__)
         return [*(key for key in self._missing if key not in known), *new]
 
 

@@ -18,12 +18,16 @@ from disque_spark.audit.rules import (
     NEVER_ACKED,
     NEVER_DELIVERED,
     NOT_REQUEUED,
+    ONCE_TWICE,
     POISON,
     TWICE,
     UNSEEN_ACK,
+    WAITING,
+    WAITING_LETTER,
     WITH_WORKER,
     Rules,
 )
+from disque_trio.node.core.jobs.job import QUEUED
 from packages.spark.tests.support.audited_logs import Audited, audited
 from tests.simulator.clocks import EPOCH
 from tests.simulator.events import MS, SECOND
@@ -140,14 +144,15 @@ def check_deliveries(run: Run, when: int, audit: Audited) -> Counter[str]:
 
 
 def check_undelivered(run: Run, when: int, audit: Audited) -> None:
-    """Check that confirmed jobs that were never delivered are found."""
+    """Check that confirmed jobs that were never delivered are found, or wait."""
     never, expired = audit.found(NEVER_DELIVERED), audit.found(EXPIRED)
+    waits = {one.job for one in audit.waits}
     for record in run.world.oracle.records:
         id = record.id.decode()
         if not id or record.sent:
             continue
         if run.confirmed(when, record) and run.must_be_delivered(when, record):
-            assert id in never, id
+            assert id in never or id in expired or id in waits, id
         if record.confirmed < 0:
             assert None not in never.get(id, ()), id
         if id in expired:
@@ -162,6 +167,7 @@ def check_undone(run: Run, when: int, audit: Audited) -> Counter[str]:
     and that findings without a doubt are true. Return the counts of what was seen."""
     counts: Counter[str] = Counter()
     found = {kind: audit.found(kind) for kind in (*UNDONE, UNSEEN_ACK)}
+    waits = {one.job for one in audit.waits}
     end = run.ends[when]
     spread = max(run.offsets.values()) * MS
     for record in run.world.oracle.records:
@@ -186,9 +192,33 @@ def check_undone(run: Run, when: int, audit: Audited) -> Counter[str]:
         over = record.asked + record.ttl * SECOND <= end + SECOND
         wait = (max(record.retry, 1) * RULES.retries + RULES.settled + 2) * SECOND + spread
         if not over and max(seen) + wait < end:
-            assert kinds, id
+            assert kinds or id in waits, id
             counts["undone"] += 1
     return counts
+
+
+def check_waiting(run: Run, when: int, audit: Audited) -> Counter[str]:
+    """Check that jobs that wait according to the logs are in queues, and are no losses. Return the
+    counts of what was seen."""
+    counts: Counter[str] = Counter()
+    lost = {*audit.found(NEVER_DELIVERED), *(job for kind in UNDONE for job in audit.found(kind))}
+    for one in audit.waits:
+        assert one.job is not None
+        assert one.job not in lost or one.kind == WAITING_LETTER, one
+        counts[one.kind] += one.reason is None
+        # The nodes are as they were then. One that was started without its file has lost jobs.
+        if when == LATE and one.reason is None:
+            assert is_queued(run, one.job.encode()), one
+    return counts
+
+
+def is_queued(run: Run, id: bytes) -> bool:
+    """Return whether a node has the job in a queue now."""
+    for machine in run.world.machines:
+        job = machine.node.store.jobs.get(id)
+        if job is not None and job.state == QUEUED:
+            return True
+    return False
 
 
 def check_without_a_node(run: Run, directory: Path) -> Counter[str]:
@@ -223,6 +253,8 @@ REASONS = {"nack", "enqueue", "retry", "disconnect", "redrive", "partition", "re
 
 def check_reasons(run: Run, audit: Audited) -> None:
     """Check that the stated reason of a redelivery did happen."""
+    # No node delivers an at-most-once job again unless a client wants it.
+    assert not audit.found(ONCE_TWICE)
     for id, reasons in audit.found(TWICE).items():
         record = run.world.oracle.by_id[id.encode()]
         assert "nack" not in reasons or b"NACK" in record.asked_for, id
@@ -300,6 +332,7 @@ def test_the_audit_of_clusters_in_trouble_is_right(tmp_path: Path) -> None:
             counts += check_deliveries(run, when, audit)
             check_undelivered(run, when, audit)
             counts += check_undone(run, when, audit)
+            counts += check_waiting(run, when, audit)
             check_reasons(run, audit)
             check_after_ack(run, when, audit)
             counts["apart"] += check_clocks(run, audit)
@@ -319,7 +352,10 @@ def test_the_audit_of_clusters_in_trouble_is_right(tmp_path: Path) -> None:
         "retry",
         "partition",
     )
-    for what in (*happened, WITH_WORKER, EXPIRED_UNACKED, LOG_MISSING, "undone", "in doubt"):
+    for what in (
+        *(*happened, WITH_WORKER, EXPIRED_UNACKED, WAITING, LOG_MISSING),
+        *("undone", "in doubt"),
+    ):
         assert counts[what] >= SEEDS // 8, (what, counts)
 
 
@@ -332,6 +368,7 @@ def test_the_audit_of_what_c_disque_does_not_have_is_right(tmp_path: Path) -> No
         print(f"seed {seed}")
         for when, audit in enumerate(run.audits):
             counts += check_deliveries(run, when, audit)
+            counts += check_waiting(run, when, audit)
             check_reasons(run, audit)
             check_clocks(run, audit)
             counts["dead"] += len(audit.found(DEAD))

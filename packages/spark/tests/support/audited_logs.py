@@ -11,7 +11,15 @@ from disque_spark.audit.classify import Finding
 from disque_spark.audit.clocks import Clocks, clocks_by_id, least_of, ranks_of
 from disque_spark.audit.evidence import Logs
 from disque_spark.audit.findings import clock_findings, judged
-from disque_spark.audit.gaps import FOR_EVER, Gap, ends_of, gaps_of, head_of, holes_of
+from disque_spark.audit.gaps import (
+    FOR_EVER,
+    Gap,
+    ends_of,
+    gaps_of,
+    head_of,
+    holes_of,
+    starts_of,
+)
 from disque_spark.audit.jobs import jobs_of
 from disque_spark.audit.lacks import SEGMENT
 from disque_spark.audit.partial_jobs import Seen, read
@@ -27,7 +35,7 @@ class Audited:
 
     Attributes:
         jobs: rows of the table, by id. missing: nodes whose logs are missing.
-        missing_segments: names of missing segments.
+        missing_segments: names of missing segments. waits: jobs that are in queues at the end.
     """
 
     nodes: list[str]
@@ -38,6 +46,7 @@ class Audited:
     seen: Seen
     missing: list[str]
     missing_segments: dict[str, int]
+    waits: list[Finding]
 
     def found(self, kind: str) -> dict[str, set[str | None]]:
         """The findings of a ``kind``: reasons by job."""
@@ -69,10 +78,12 @@ def audited(logs: Sequence[Path], rules: Rules) -> Audited:
     ahead = [*clocks.ahead, *[0] * len(missing)]
     findings = clock_findings(clocks, rules, nodes)
     every = [*nodes, *missing]
-    known = Logs(every, ahead, seen.last, gaps, clocks.doubt, ranks_of(every))
-    findings += judged(batch, rules, known)[0]
+    ranks, starts = ranks_of(every), starts_of(ends, nodes)
+    known = Logs(every, ahead, seen.last, gaps, clocks.doubt, ranks, starts=starts)
+    about = judged(batch, rules, known)
+    findings += about.found
     findings += tick_findings(pa.concat_tables([TICK_SCHEMA.empty_table(), *notes.ticks]))
     jobs = {row["id"]: row for row in batch.to_pylist()}
     holes = holes_of(ends, nodes)
     parts = {hole.segment: hole.amount for hole in holes if hole.kind == SEGMENT}
-    return Audited(nodes, jobs, findings, gaps, clocks, seen, missing, parts)
+    return Audited(nodes, jobs, findings, gaps, clocks, seen, missing, parts, about.waits)

@@ -21,7 +21,8 @@ RULES = Rules(settled=60, tolerance=100)
 Step = tuple[int, int, str]  # time, node, what
 Found = set[tuple[str, str | None]]
 
-ADDED: list[Step] = [(1000, A, "added:"), (1000, A, "queued:add")]
+UNQUEUED: list[Step] = [(1000, A, "added:")]  # after which it should be queued
+ADDED: list[Step] = [*UNQUEUED, (1000, A, "queued:add")]
 
 
 def job_table(steps: Sequence[Step], queue: str = "q", **facts: int) -> pa.Table:

@@ -79,7 +79,9 @@ def _begin(log: Lines, at: int, node: int, ttl: int = TTL, retry: int = RETRY) -
 
 
 def _never_delivered(log: Lines, at: int, node: int) -> str:
-    _begin(log, at, node)
+    here = _begin(log, at, node)
+    if here != node:  # the other one may have queued it
+        log.say(at + 50, here, "dequeued", ',"reason":"command"')
     return "never-delivered"
 
 
@@ -91,8 +93,10 @@ def _not_requeued(log: Lines, at: int, node: int) -> str:
 def _never_acknowledged(log: Lines, at: int, node: int) -> str:
     here = _begin(log, at, node)
     log.delivered(at + 100, here)
-    log.nacked(at + 200, here)
-    log.queued(at + 200, here, "nack")
+    if here == node:
+        log.queued(at + 200, here, "nack")
+    else:  # it came back late
+        log.queued(at + (3 * RETRY + 70) * SECOND, here, "retry")
     return "never-acknowledged"
 
 

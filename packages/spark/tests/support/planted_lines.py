@@ -129,7 +129,7 @@ class Lines:
         copies: int = 1,
     ) -> list[int]:
         """Log a new, confirmed job. Returns the nodes that hold it, first the one that has it
-        queued, ``on``."""
+        queued, ``on``, unless ``why`` is empty."""
         rng = self.rng
         first = rng.randrange(3)
         holders = list(on) or [first, (first + 1 + rng.randrange(2)) % 3][:repl]
@@ -142,7 +142,7 @@ class Lines:
         self.say(at + 2, first, "added", f',"client":"{client}"{facts}')
         if delay:
             self.queued(at + delay * 1000, first, "delay")
-        else:
+        elif why:
             self.queued(at + 2, first, why)
         return holders
 

@@ -52,8 +52,17 @@ class Log(Lines):
     # ---- faults, and what only looks like one ---------------------------------------------------
 
     def never_delivered(self, at: int) -> None:
-        self.add(at)
+        """Confirmed, but not queued."""
+        self.add(at, why="")
         self.expect("never-delivered")
+
+    def waiting(self, at: int) -> None:
+        """In a queue that nobody reads; perhaps handed back to it."""
+        first = self.add(at)[0]
+        if at % 2:
+            self.delivered(at + 100, first)
+            self.nacked(at + 200, first)
+            self.queued(at + 200, first, "nack")
 
     def given_up(self, at: int) -> None:
         """Not confirmed, and deleted at once, as it should be."""
@@ -115,13 +124,29 @@ class Log(Lines):
         self.acked(at + RETRY * 1000 + 300, holders[1], holders)
         self.expect("delivered-twice", "partition")
 
-    def restarted(self, at: int) -> None:
-        """The node comes back, and has the job in its queue again."""
+    def unexplained(self, at: int) -> None:
+        """Delivered again, although nothing brought it back into the queue."""
         holders = self.add(at)
         self.delivered(at + 100, holders[0])
         self.delivered(at + 9000, holders[0])
         self.acked(at + 9100, holders[0], holders)
-        self.expect("delivered-twice", "restart")
+        self.expect("delivered-twice", "unknown")
+
+    def line_twice(self, at: int) -> None:
+        """The line about the delivery is there twice."""
+        holders = self.add(at)
+        for _ in range(2):
+            self.delivered(at + 100, holders[0])
+        self.acked(at + 200, holders[0], holders)
+        self.expect("delivered-twice", "line-twice")
+
+    def once_twice(self, at: int) -> None:
+        """To be delivered at most once, but delivered again."""
+        holders = self.add(at, repl=1, retry=0)
+        self.delivered(at + 100, holders[0])
+        self.delivered(at + 9000, holders[0])
+        self.acked(at + 9100, holders[0], holders)
+        self.expect("once-delivered-twice", "unknown")
 
     def expired(self, at: int) -> None:
         for holder in self.add(at, ttl=60):
@@ -324,7 +349,10 @@ def generate(
         log.nacked_once,
         log.poison,
         log.partition,
-        log.restarted,
+        log.unexplained,
+        log.line_twice,
+        log.once_twice,
+        log.waiting,
         log.expired,
         log.taken,
         log.never_acked,

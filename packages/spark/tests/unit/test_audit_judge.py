@@ -13,6 +13,7 @@ from packages.spark.tests.support.judged_jobs import (
     END,
     NODES,
     RULES,
+    UNQUEUED,
     A,
     B,
     C,
@@ -30,12 +31,12 @@ def test_nothing_is_wrong_with_a_job_that_is_a_lease() -> None:
     assert judged(acked) != set()
     assert judged(acked, queue="spark-leases/orders") == set()
     assert judged(ADDED, queue="spark-leases/orders") == set()
-    assert judged(ADDED, queue="spark-leases") == never(None)
+    assert judged(UNQUEUED, queue="spark-leases") == never(None)
 
 
 def test_of_a_job_that_was_made_on_a_day_that_was_dropped_only_deliveries_are_judged() -> None:
     cut = Logs(NODES, (0, 0, 0), END, cut=True)
-    for end in ("acked:client", "expired:", "queued:retry"):
+    for end in ("acked:client", "expired:", "dequeued:command"):
         late: list[Step] = [(1000, A, end)]
         assert findings(late, cut._replace(cut=False))
         assert findings(late, cut) == []
@@ -47,56 +48,56 @@ def test_of_a_job_that_was_made_on_a_day_that_was_dropped_only_deliveries_are_ju
 
 
 def test_a_job_of_which_the_log_has_everything_is_lost_without_a_doubt() -> None:
-    assert judged(ADDED) == never(None)
-    assert judged(ADDED, [Gap(A, 400, 900), Gap(B, 2000, 3000)]) == never(None)
+    assert judged(UNQUEUED) == never(None)
+    assert judged(UNQUEUED, [Gap(A, 400, 900), Gap(B, 2000, 3000)]) == never(None)
 
 
 def test_it_may_have_been_delivered_where_the_log_has_a_gap() -> None:
-    assert judged(ADDED, [Gap(A, 2000, 3000)]) == never("log-gap")
-    assert judged(ADDED, [Gap(A, 900, 1000)]) == never("log-gap")
+    assert judged(UNQUEUED, [Gap(A, 2000, 3000)]) == never("log-gap")
+    assert judged(UNQUEUED, [Gap(A, 900, 1000)]) == never("log-gap")
 
 
 def test_it_may_have_been_delivered_by_a_copy_that_nobody_speaks_of() -> None:
     gap = [Gap(C, 2000, 3000)]
-    copied = [*ADDED, (999, B, "copied:")]
+    copied = [*ADDED, (999, B, "copied:"), (1001, A, "dequeued:command")]
     assert judged(copied, gap, copies=2) == never(None)
     assert judged(copied, gap, copies=3) == never("log-gap")
 
 
 def test_it_may_have_been_delivered_by_a_node_that_does_not_say_that_it_got_it() -> None:
-    given = [*ADDED, (1500, A, "exported:")]
+    given = [*UNQUEUED, (1500, A, "exported:")]
     assert judged(given, [Gap(C, 1400, 3000)]) == never("log-gap")
 
 
 def test_it_may_be_with_a_node_whose_log_is_not_here() -> None:
     missing = [Gap(C, 0, FOR_EVER)]
-    assert judged(ADDED, missing) == never(None)
-    assert judged(ADDED, missing, copies=2) == never("log-missing")
+    assert judged(UNQUEUED, missing) == never(None)
+    assert judged(UNQUEUED, missing, copies=2) == never("log-missing")
     for_others: list[Step] = [(1000, A, "replicated:"), (1000, A, "added:")]
     assert judged(for_others, missing, copies=1) == never("log-missing")
-    given: list[Step] = [*ADDED, (1500, A, "exported:"), (1600, A, "working:")]
+    given: list[Step] = [*UNQUEUED, (1500, A, "exported:"), (1600, A, "working:")]
     assert judged(given, missing) == never("log-missing")
     there_and_back: list[Step] = [*given, (1700, A, "imported:"), (1700, A, "queued:import")]
-    assert judged(there_and_back, missing) == never(None)
+    assert judged(there_and_back, missing) == set()
     assert judged([(1000, B, "copied:")], missing) == set()
     assert judged([(1000, B, "imported:")], [Gap(A, 0, FOR_EVER)]) == never("log-missing")
 
 
 def test_somebody_may_have_deleted_it_where_the_log_has_a_gap() -> None:
-    deleted = [*ADDED, (1500, A, "deleted:peer")]
+    deleted = [*UNQUEUED, (1500, A, "deleted:peer")]
     assert judged(deleted) == never(None)
     assert judged(deleted, [Gap(C, 1400, 3000)]) == never("log-gap")
 
 
 def test_a_node_that_is_silent_at_the_end_may_have_delivered_it() -> None:
-    assert judged(ADDED, [Gap(A, END - 61_000, FOR_EVER)]) == never("log-end")
+    assert judged(UNQUEUED, [Gap(A, END - 61_000, FOR_EVER)]) == never("log-end")
     # All logs end at about the same time.
-    assert judged(ADDED, [Gap(A, END - 1000, FOR_EVER)]) == never(None)
+    assert judged(UNQUEUED, [Gap(A, END - 1000, FOR_EVER)]) == never(None)
 
 
 @pytest.mark.parametrize("kind", ["deleted:given-up", "deleted:command"])
 def test_a_job_that_was_ended_is_not_lost(kind: str) -> None:
-    assert judged([*ADDED, (1500, A, kind)]) == set()
+    assert judged([*UNQUEUED, (1500, A, kind)]) == set()
 
 
 def test_copies_of_a_job_that_was_refused_are_not_lost() -> None:
@@ -114,7 +115,7 @@ def test_an_end_without_a_beginning_is_in_doubt() -> None:
 
 
 def test_a_job_that_expired_may_have_been_delivered_before_where_the_log_has_a_gap() -> None:
-    expired = [*ADDED, (5000, A, "expired:")]
+    expired = [*UNQUEUED, (5000, A, "expired:")]
     assert judged(expired) == {("expired-undelivered", None)}
     assert judged(expired, [Gap(A, 2000, 3000)]) == {("expired-undelivered", "log-gap")}
 
@@ -140,12 +141,12 @@ def test_a_job_that_was_taken_shortly_before_the_log_ends_may_be_done_yet() -> N
 
 
 def test_a_job_that_comes_back_and_is_never_acknowledged_is_found() -> None:
-    assert judged(AGAIN, retry=30) == {("never-acknowledged", None)}
-    again: list[Step] = [*AGAIN, (END - 20_000, A, "queued:retry"), (END - 9_000, A, "delivered:")]
+    late: list[Step] = [*TAKEN, (153_000, A, "queued:retry")]
+    assert judged(late, retry=30) == {("never-acknowledged", None)}
+    again: list[Step] = [*TAKEN, (END - 20_000, A, "queued:retry"), (END - 9_000, A, "delivered:")]
     assert ("never-acknowledged", None) in judged(again, retry=30)
-    assert judged(AGAIN, retry=313) == set()
-    assert judged(AGAIN, retry=312) == {("never-acknowledged", None)}
-    elsewhere: list[Step] = [*TAKEN, (32_000, B, "queued:retry")]
+    assert judged(late, retry=31) == set()
+    elsewhere: list[Step] = [*TAKEN, (153_000, B, "queued:retry")]
     assert judged(elsewhere, retry=30) == {("never-acknowledged", None)}
 
 
@@ -157,9 +158,11 @@ def test_patience_says_when_a_job_is_too_old_whatever_its_retry() -> None:
         }
 
     # RETRY is not over yet, while three times RETRY is.
-    for steps, retry in ((TAKEN, 5000), (AGAIN, 30)):
-        assert kinds(938, steps, retry) == set()
-        assert kinds(937, steps, retry) == {"never-acknowledged"}
+    assert kinds(938, TAKEN, 5000) == set()
+    assert kinds(937, TAKEN, 5000) == {"never-acknowledged"}
+    late: list[Step] = [*TAKEN, (163_000, A, "queued:retry")]
+    assert kinds(101, late, 30) == set()
+    assert kinds(100, late, 30) == {"never-acknowledged"}
     assert kinds(938, TAKEN, 0) == set()
     assert kinds(937, TAKEN, 0) == {"lost-with-worker"}
     # A job whose RETRY is over and that no node has queued again is lost, not late.
@@ -167,19 +170,20 @@ def test_patience_says_when_a_job_is_too_old_whatever_its_retry() -> None:
 
 
 def test_a_finding_that_is_in_doubt_names_the_logs_that_would_decide() -> None:
+    late: list[Step] = [*TAKEN, (153_000, B, "queued:retry")]
     gap_a, gap_b, no_c = Gap(A, 2500, 3000), Gap(B, 2500, FOR_EVER), Gap(C, 0, FOR_EVER)
-    assert deciding(ADDED, []) == {("never-delivered", "")}
-    assert deciding(ADDED, [gap_a, gap_b]) == {("never-delivered", "0")}
-    copied = [*ADDED, (999, B, "copied:")]
+    assert deciding(UNQUEUED, []) == {("never-delivered", "")}
+    assert deciding(UNQUEUED, [gap_a, gap_b]) == {("never-delivered", "0")}
+    copied = [*UNQUEUED, (999, B, "copied:")]
     assert deciding(copied, [gap_a, gap_b], copies=2) == {("never-delivered", "01")}
     assert deciding(copied, [gap_a, no_c], copies=3) == {("never-delivered", "2")}
-    assert deciding([*ADDED, (1500, A, "exported:")], [no_c]) == {("never-delivered", "2")}
+    assert deciding([*UNQUEUED, (1500, A, "exported:")], [no_c]) == {("never-delivered", "2")}
     expired: Step = (9000, A, "expired:")
-    assert deciding([*ADDED, expired], [gap_a]) == {("expired-undelivered", "0")}
+    assert deciding([*UNQUEUED, expired], [gap_a]) == {("expired-undelivered", "0")}
     assert deciding([*TAKEN, expired], [gap_a], retry=30) == {("expired-unacknowledged", "0")}
     assert deciding(TAKEN, [gap_a], retry=30) == {("not-requeued", "0")}
     assert deciding(TAKEN, [gap_a], retry=0) == {("lost-with-worker", "0")}
-    assert deciding(AGAIN, [gap_a], retry=30) == {("never-acknowledged", "0")}
+    assert deciding(late, [gap_a], retry=30) == {("never-acknowledged", "0")}
     nobodys: list[Step] = [(9000, A, "acked:client")]
     assert deciding(nobodys, [gap_b]) == {("acknowledged-unseen", "1")}
     assert deciding(nobodys, [gap_b, no_c]) == {("acknowledged-unseen", "2")}
@@ -194,7 +198,7 @@ def test_a_finding_that_is_in_doubt_names_the_logs_that_would_decide() -> None:
 def test_a_job_that_was_handed_back_is_waiting() -> None:
     """Even if all of it happened within one ms."""
     given_back: list[Step] = [*TAKEN, (2000, A, "nacked:"), (2000, A, "queued:nack")]
-    assert judged(given_back, retry=30) == {("never-acknowledged", None)}
+    assert judged(given_back, retry=30) == set()
 
 
 def test_a_worker_that_dies_takes_a_job_along_that_comes_once() -> None:
@@ -274,7 +278,7 @@ def test_a_job_is_not_late_while_it_pauses_unless_patience_says_so() -> None:
 
 def test_a_pause_ends_with_what_comes_after_it() -> None:
     queued = [*PAUSED, (3000, B, "queued:nack")]
-    assert judged(queued, retry=30, until=END) == {("never-acknowledged", None)}
+    assert judged(queued, retry=30, until=END) == set()
     again: list[Step] = [*queued, (4000, B, "delivered:")]
     assert ("not-requeued", None) in judged(again, retry=30, until=3000)
     assert judged([*PAUSED, (3000, B, "expired:")], retry=30, until=END) == {

@@ -5,17 +5,20 @@ from collections.abc import Sequence
 import pytest
 
 from disque_spark.audit.clocks import Clocks
+from disque_spark.audit.evidence import Logs
 from disque_spark.audit.findings import clock_findings
 from disque_spark.audit.gaps import Gap
 from disque_spark.audit.rules import Rules
 from packages.spark.tests.support.judged_jobs import (
     ADDED,
+    END,
     NODES,
     A,
     B,
     C,
     Found,
     Step,
+    findings,
     job_row,
     judged,
 )
@@ -92,8 +95,51 @@ def test_a_job_that_two_nodes_had_in_their_queues() -> None:
 
 def test_nothing_but_the_node_itself_brought_it_back() -> None:
     steps: list[Step] = [*ADDED, (2000, A, "delivered:"), (9000, A, "delivered:")]
-    assert again(steps) == {("delivered-twice", "restart")}
     assert again(steps, [Gap(A, 2000, 8000)]) == {("delivered-twice", "log-gap")}
+    # Only a node that was started in between can have done that.
+    for node, at, reason in (
+        *((A, 2500, "restart"), (A, 1500, "unknown"), (A, 9500, "unknown")),
+        *((B, 2500, "unknown"), (A, 2000, "restart")),
+    ):
+        logs = Logs(NODES, (0, 0, 0), END, starts=[(B, 0), (node, at)])
+        found = {(one.kind, one.reason) for one in findings([*steps, ACK], logs, retry=30)}
+        assert found == {("delivered-twice", reason)}
+    assert again(steps) == {("delivered-twice", "unknown")}
+
+
+ACK: Step = (9500, A, "acked:client")
+
+
+def test_a_line_that_is_there_twice_accuses_nobody() -> None:
+    steps: list[Step] = [*ADDED, (2000, A, "delivered:"), (2000, A, "delivered:"), ACK]
+    assert judged(steps, retry=30) == {("delivered-twice", "line-twice")}
+    same_ms: list[Step] = [(1000, A, "delivered:"), (1000, A, "delivered:"), ACK]
+    assert judged([*ADDED, *same_ms], retry=30) == {("delivered-twice", "line-twice")}
+    copied = sorted([*steps, *steps], key=lambda step: step[0])
+    assert judged(copied, retry=30) == {("delivered-twice", "line-twice")}
+    # Within a millisecond, a client may hand it back and get it again.
+    back: list[Step] = [(2000, A, "nacked:"), (2000, A, "queued:nack")]
+    assert judged([*steps, *back], retry=30) == {("delivered-twice", "nack")}
+
+
+def test_a_job_that_may_come_once_is_never_delivered_again_unless_a_client_wants_it() -> None:
+    twice: list[Step] = [*ADDED, (2000, A, "delivered:"), (9000, A, "delivered:"), ACK]
+    assert judged(twice, retry=0) == {("once-delivered-twice", "unknown")}
+    line: list[Step] = [*ADDED, (2000, A, "delivered:"), (2000, A, "delivered:"), ACK]
+    assert judged(line, retry=0) == {("once-delivered-twice", "line-twice")}
+    for why in ("retry", "disconnect"):
+        steps = [*twice, (5000, A, f"queued:{why}")]
+        assert judged(steps, retry=0) == {("once-delivered-twice", why)}
+    for why in ("nack", "enqueue"):
+        steps = [*twice, (5000, A, f"queued:{why}")]
+        assert judged(steps, retry=0) == {("delivered-twice", why)}
+    gap = [Gap(A, 3000, 4000)]
+    assert judged(twice, gap, retry=0) == {("once-delivered-twice", "log-gap")}
+    late: list[Step] = [*ADDED, (2000, A, "delivered:"), (2500, A, "acked:client")]
+    assert judged([*late, (9000, A, "delivered:")], retry=0) == {
+        ("once-delivered-twice", "unknown"),
+        ("delivered-after-ack", "heard"),
+    }
 
 
 def test_within_a_millisecond_a_job_may_leave_a_queue_and_come_back() -> None:

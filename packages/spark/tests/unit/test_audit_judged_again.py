@@ -25,7 +25,10 @@ from disque_spark.segments import Piece, find_segments
 from packages.spark.tests.support.clock_rows import least_in
 from packages.spark.tests.support.planted_log import generate
 
-RULES = (Rules(), Rules(settled=5), Rules(patience=900), Rules(poison=1, tolerance=0))
+RULES = (
+    *(Rules(), Rules(settled=5), Rules(patience=900), Rules(poison=1, tolerance=0)),
+    Rules(waiting=900),
+)
 
 
 class Runs:
@@ -149,13 +152,13 @@ def test_with_time_alone_nothing_else_is_found_before_it_is_due(tmp_path: Path, 
     changes = 0
     for place in range(jobs.num_rows):
         (batch,) = jobs.slice(place, 1).combine_chunks().to_batches()
-        found, due = judged(batch, RULES[0], logs)
+        found, due, waits = judged(batch, RULES[0], logs)
         now = logs
         while due < FOR_EVER:
             assert due > now.end
-            assert judged(batch, RULES[0], now._replace(end=due - 1)) == (found, due)
+            assert judged(batch, RULES[0], now._replace(end=due - 1)) == (found, due, waits)
             now, before = now._replace(end=due), found
-            found, due = judged(batch, RULES[0], now)
+            found, due, waits = judged(batch, RULES[0], now)
             changes += found != before
         assert judged(batch, RULES[0], now._replace(end=now.end + 1_000_000_000))[0] == found
     assert changes

@@ -6,7 +6,7 @@ import pytest
 
 from disque_spark.audit.rules import Rules
 from disque_trio.eventlog.lines import LineWriter
-from disque_trio.eventlog.schema import STARTED, STOPPED
+from disque_trio.eventlog.schema import STARTED, STOPPED, Event
 from disque_trio.respserver.client import Client
 from packages.spark.tests.support.audited_logs import Audited, audited
 from tests.support.mesh import START, Mesh
@@ -54,7 +54,19 @@ def pushed(mesh: Mesh, index: int, *words: str) -> Client:
     return client
 
 
-def audit(mesh: Mesh, directory: Path) -> Audited:
+def without(events: list[Event], kind: str) -> list[Event]:
+    """Return events without those of a kind, which are about one job each."""
+    kept: list[Event] = []
+    skipped = False
+    for event in events:
+        if isinstance(event, tuple):
+            skipped = event[1] == kind
+        if not skipped or isinstance(event, str):
+            kept.append(event)
+    return kept
+
+
+def audit(mesh: Mesh, directory: Path, rules: Rules | None = None) -> Audited:
     """Return what the logs of the nodes say after a long time without events."""
     mesh.advance(LONG)
     for bench in mesh.nodes:
@@ -62,7 +74,7 @@ def audit(mesh: Mesh, directory: Path) -> Audited:
         events = [(START, STARTED), *bench.node.notes.events, (bench.now, STOPPED)]
         name = f"events-{id[:8]}-{START}-0.jsonl"
         (directory / name).write_bytes(LineWriter(id).lines(events))
-    found = audited([directory], Rules())
+    found = audited([directory], rules or Rules())
     assert found.seen.unknown == found.seen.strange == 0
     return found
 
@@ -95,9 +107,48 @@ def test_a_moved_job_that_comes_again_says_why(mesh: Mesh, tmp_path: Path) -> No
     assert kinds(audit(mesh, tmp_path)) == {("delivered-twice", "retry")}
 
 
-def test_a_moved_job_that_nobody_takes_is_found(mesh: Mesh, tmp_path: Path) -> None:
-    id = mesh.add(0, "REPLICATE", 2, "RETRY", 60)
-    assert ask(mesh, 1, "QMOVE", "q", "to") == 1
+@pytest.mark.parametrize(("old", "new"), [("aa-from", "zz-to"), ("zz-from", "aa-to")])
+def test_a_moved_job_that_nobody_takes_waits_where_it_is(
+    mesh: Mesh, tmp_path: Path, old: str, new: str
+) -> None:
+    id = ask(mesh, 0, "ADDJOB", old, "body", 1000, "REPLICATE", 2, "RETRY", 60)
+    assert isinstance(id, bytes)
+    assert ask(mesh, 1, "QMOVE", old, new) == 1
+    found = audit(mesh, tmp_path, Rules(waiting=100))
+    assert {(one.job, one.queue) for one in found.waits} == {(id.decode(), new)}
+    assert found.findings == found.waits
+    assert found.jobs[id.decode()]["queue"] == new
+
+
+def test_letters_that_are_sent_back_and_done_are_no_finding(mesh: Mesh, tmp_path: Path) -> None:
+    set_policy(*mesh.nodes, attempts=1, dead=b"dead")
+    for index in (0, 1, 2):
+        mesh.add(index, "REPLICATE", 2, "RETRY", 60)
+    for bench in mesh.nodes:
+        for id in bench.get_all():
+            bench("NACK", id)
+    mesh.settle()
+    assert ask(mesh, 1, "REDRIVE", "dead") == 3
+    assert len(work(mesh)) == 3
+    assert kinds(audit(mesh, tmp_path)) == {("dead", "attempts")}
+
+
+def test_a_job_that_is_deleted_at_one_node_waits_at_another(mesh: Mesh, tmp_path: Path) -> None:
+    kept, gone = [mesh.add(0, "REPLICATE", 3, "RETRY", 3600) for _ in range(2)]
+    assert mesh[2]("DELJOB", kept, gone) == 2
+    assert mesh[0]("DELJOB", gone) == mesh[1]("DELJOB", gone) == 1
+    found = audit(mesh, tmp_path)
+    assert kinds(found) == set()
+    assert [one.job for one in found.waits] == [kept.decode()]
+    ended = {id: job["ended"] for id, job in found.jobs.items()}
+    assert ended == {kept.decode(): None, gone.decode(): "deleted"}
+
+
+def test_a_delay_that_is_taken_back_is_not_waited_for(mesh: Mesh, tmp_path: Path) -> None:
+    id = mesh.add(0, "REPLICATE", 2, "DELAY", 80_000, "RETRY", 60)
+    assert ask(mesh, 0, "UPDATEJOB", id, "DELAY", 0) == b"OK"
+    for bench in mesh.nodes:  # its node loses it, and writes no line
+        bench.node.notes.events = without(bench.node.notes.events, "queued")
     assert audit(mesh, tmp_path).found("never-delivered") == {id.decode(): {None}}
 
 
@@ -146,7 +197,7 @@ def test_each_queue_of_a_topic_has_a_job_of_its_own(mesh: Mesh, tmp_path: Path) 
     assert isinstance(ids, list)
     assert work(mesh, "a") == ids[:1]
     found = audit(mesh, tmp_path)
-    assert found.found("never-delivered") == {ids[1].decode(): {None}}
+    assert {one.job for one in found.waits} == {ids[1].decode()}
     assert {(job["queue"], job["priority"], job["group"]) for job in found.jobs.values()} == {
         ("a", 3, "blue"),
         ("b", 3, "blue"),

@@ -12,6 +12,8 @@ from disque_spark.audit.rules import (
     LOG_MISSING,
     NEVER_DELIVERED,
     UNKNOWN_JOB,
+    WAITING,
+    WAITING_LETTER,
     Rules,
 )
 from packages.spark.tests.support.audited_logs import Audited, audited
@@ -20,10 +22,10 @@ from packages.spark.tests.support.planted_log import JOBS_A_SECOND, NODES, Key, 
 DAY = 86_400  # s
 IN_WHOLE_LOGS = {
     *("", "attempts", "disconnect", "enqueue", "expired", "heard", "nack", "partition"),
-    *("down", "redrive", "refused", "restart", "retry"),
+    *("down", "line-twice", "redrive", "refused", "retry", "unknown"),
 }
 IN_DOUBT = {LOG_END, LOG_GAP, LOG_MISSING}
-IN_TORN_LOGS = {*IN_DOUBT, "peer", "set"}
+IN_TORN_LOGS = {*IN_DOUBT, "peer", "restart", "set"}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,26 @@ def test_all_that_is_planted_is_found_and_nothing_else(
 ) -> None:
     directory, planted = log
     assert found_in(directory) == planted
-    assert {kind for kind, _ in planted} == set(KINDS)
+    assert {kind for kind, _ in planted} == {*KINDS} - {WAITING}
+
+
+def test_what_waits_is_found_only_if_the_rules_say_how_long_it_may(
+    log: tuple[Path, dict[Key, set[str]]],
+) -> None:
+    directory, planted = log
+    usual = audited([directory], Rules())
+    assert not usual.found(WAITING)
+    waiting = {one.job for one in usual.waits if one.kind == WAITING}
+    letters = {one.job for one in usual.waits if one.kind == WAITING_LETTER}
+    assert letters == planted[WAITING_LETTER, ""]
+    audit = audited([directory], Rules(waiting=60))
+    old = set(audit.found(WAITING))
+    assert {reason for reasons in audit.found(WAITING).values() for reason in reasons} == {None}
+    assert len(old) == 3
+    assert len(waiting - old) == 1  # added a moment before the end
+    assert old < waiting
+    others = [one for one in audit.findings if one.kind != WAITING]
+    assert sorted(others, key=str) == sorted(usual.findings, key=str)
 
 
 @pytest.mark.parametrize("torn", [False, True])

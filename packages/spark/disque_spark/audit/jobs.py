@@ -104,7 +104,7 @@ def fold(rows: pa.Table) -> pa.Table:
     else:
         events, event_job, starts = rows.column("event").to_numpy(), job, None
         order = in_time = np.lexsort((events, job))
-    groups = _Groups(order, job[order], _starts(job, count))
+    groups = _Groups(job, order, _starts(job, count))
     columns: dict[str, pa.Array] = {"id": encoded.dictionary}
     columns["queue"] = _queues(rows.column("queue"), events, starts, groups)
     columns["group"] = _first_known(rows.column("group"), order, groups.starts)
@@ -115,11 +115,11 @@ def fold(rows: pa.Table) -> pa.Table:
 
 
 class _Groups(NamedTuple):
-    """The rows of each job: all rows in the order of jobs, the job of each, and where each job
-    begins."""
+    """The rows of each job: the job of each row, all rows in the order of jobs, and where each job
+    begins in that order."""
 
-    order: Numbers
     job: Numbers
+    order: Numbers
     starts: Numbers
 
     def largest(self, values: Numbers) -> Numbers:
@@ -130,19 +130,15 @@ class _Groups(NamedTuple):
 
     def agree(self, values: Numbers, largest: Numbers) -> bool:
         """Whether all rows of each job that are not negative have its ``largest`` value."""
-        ordered = values[self.order]
-        return not np.any((ordered >= 0) & (ordered != largest[self.job]))
+        known = np.flatnonzero(values >= 0)
+        return not np.any(values[known] != largest[self.job[known]])
 
     def newest(self, keys: Numbers, values: Numbers) -> Numbers:
         """For each job, the value of the row with the largest key; of several such rows, the
         largest value. Rows with a negative value do not count; -1: there are no others."""
-        ordered = np.where(values >= 0, keys, -1)[self.order]
-        if not len(ordered):
-            return ordered
-        last = np.maximum.reduceat(ordered, self.starts)
-        value = np.where(ordered == last[self.job], values[self.order], -1)
-        newest: Numbers = np.maximum.reduceat(value, self.starts)
-        return newest
+        known = np.where(values >= 0, keys, -1)
+        last = self.largest(known)
+        return self.largest(np.where(known == last[self.job], values, -1))
 
 
 def _keys(events: Numbers, starts: Numbers | None, saying: np.ndarray) -> Numbers:
@@ -316,13 +312,16 @@ class Trace:
         told = self._codes == tr.DELETED_COMMAND
         if not told.any():
             return np.full(len(self._starts), _NEVER)
-        forgotten = self._pairs(np.isin(self._kinds, tr.FORGETS))
-        holders = self._pairs(~np.isin(self._kinds, tr.WITHOUT_JOB))
+        about = np.zeros(len(self._starts), bool)
+        about[self._job[told]] = True
+        mine = about[self._job]
+        forgotten = self._pairs(mine & np.isin(self._kinds, tr.FORGETS))
+        holders = self._pairs(mine & ~np.isin(self._kinds, tr.WITHOUT_JOB))
         kept = np.setdiff1d(holders, forgotten, assume_unique=True) >> tr.NODE_BITS
         over = np.bincount(kept, minlength=len(self._starts)) == 0
         on = np.bincount(forgotten >> tr.NODE_BITS, minlength=len(self._starts))
         over &= on >= pc.fill_null(copies, 1).to_numpy()
-        return np.where(over, self._last(told), _NEVER)
+        return np.where(over & about, self._last(told), _NEVER)
 
     def places(self, kind: int, names: pa.Array) -> pa.Array:
         """For each job, the nodes on which it had an event of ``kind``."""

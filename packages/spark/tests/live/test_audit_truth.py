@@ -21,6 +21,7 @@ from disque_spark.audit.rules import (
 )
 from disque_spark.audit.run import audit
 from disque_spark.cli import commands
+from disque_trio import humanize
 from packages.spark.tests.support.audit_story import WAITS, told
 from packages.spark.tests.support.audited_logs import Audited, audited
 from packages.spark.tests.support.live_books import Books
@@ -116,11 +117,14 @@ def test_what_was_acknowledged_on_the_other_side_is_found(story: Told) -> None:
     assert parts.found(AFTER_ACK) == {id: {None} for id in acked_elsewhere}
 
 
-def test_what_was_never_delivered_is_found_and_nothing_else(story: Told) -> None:
+def test_what_was_never_delivered_waits_as_far_as_the_logs_know(story: Told) -> None:
+    _, books, parts = story
     found = reasons_of(story, NEVER_DELIVERED)
     # The jobs of a killed node may have been delivered there.
-    assert found.pop(WAITS) <= {None, LOG_GAP}
-    assert found == {"lost": {None}, "kept": {None}}
+    assert found.pop(WAITS, {LOG_GAP}) == {LOG_GAP}
+    assert found == {}
+    never = {one.job for one in parts.waits} | parts.found(NEVER_DELIVERED).keys()
+    assert never == books.ids("lost") | books.ids("kept") | books.ids(WAITS)
     assert reasons_of(story, EXPIRED) == {"expire": {None}}
 
 
@@ -145,7 +149,7 @@ def test_the_files_of_the_nodes_have_what_waits_and_not_what_is_lost(story: Told
     files = find_files([str(directory / "node-*")])
     assert are_all(files, parts.nodes)
     held = {row["job"] for path in files for batch in held_in(path) for row in batch.to_pylist()}
-    never = set(parts.found(NEVER_DELIVERED))
+    never = {str(one.job) for one in parts.waits} | set(parts.found(NEVER_DELIVERED))
     assert never - held == books.ids("lost")
     assert never & held == books.ids(WAITS) | books.ids("kept")
 
@@ -169,7 +173,7 @@ def test_the_whole_audit_says_the_same(story: Told, spark: SparkSession, tmp_pat
         if kind == NEVER_DELIVERED
     }
     waiting = books.ids(WAITS) | books.ids("kept")
-    assert never == dict.fromkeys(map(str, waiting), "held") | dict.fromkeys(
+    assert never == dict.fromkeys(parts.found(NEVER_DELIVERED), "held") | dict.fromkeys(
         map(str, books.ids("lost")), "lost"
     )
     assert result.reasons[NEVER_DELIVERED, "lost"] == 3
@@ -187,13 +191,15 @@ def test_the_whole_audit_says_the_same(story: Told, spark: SparkSession, tmp_pat
 def test_the_command_reports_waiting_and_lost_jobs(
     story: Told, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    directory, books, _ = story
+    directory, _, parts = story
     words = ["audit", *map(str, logs(directory)), "--output", str(tmp_path / "audit")]
     words += ["--settled", "0", "--aof", *(str(directory / f"node-{n}") for n in range(NODES))]
     assert pipeline.main([*words, "--check"], lambda options: spark) == commands.FOUND
     said = capsys.readouterr().out.splitlines()
-    waiting = len(books.ids(WAITS) | books.ids("kept"))
-    assert f"{NEVER_DELIVERED}: {waiting + 3} ({waiting} held, 3 lost)" in said
+    held = len(parts.found(NEVER_DELIVERED))
+    some = f"{held} held, " if held else ""
+    assert f"{NEVER_DELIVERED}: {held + 3} ({some}3 lost)" in said
+    assert any(f"{humanize.jobs(len(parts.waits))} wait, the oldest since" in line for line in said)
     assert any(line.endswith("append-only files, 0 of them not in the logs") for line in said)
     words[-1] = str(directory / "nowhere")
     assert pipeline.main(words, lambda options: spark) == commands.FAILED

@@ -60,31 +60,36 @@ def test_new_findings_are_reported_while_the_node_writes(
     words = (events, "--output", tmp_path / "live")
     words += ("--to-queue", "notices", "--nodes", f"127.0.0.1:{node.port}")
     words += ("--health-file", tmp_path / "health")
-    lost = node.ask("ADDJOB", "orders", "one", 0, "RETRY", 600)
+    lost = node.ask("ADDJOB", "orders", "one", 0, "RETRY", 0)
     assert isinstance(lost, bytes)
     id = lost.decode()
     added = time.time()
     wait_until(lambda: time.time() > added + 0.002)  # logs have milliseconds
-    last = node.ask("ADDJOB", "orders", "two", 0, "RETRY", 600)
+    last = node.ask("ADDJOB", "orders", "two", 0, "RETRY", 0)
     assert isinstance(last, bytes)
-    wait_until(lambda: logged(events, last.decode()))
+    jobs = node.ask("GETJOB", "NOHANG", "COUNT", "2", "FROM", "orders")
+    assert isinstance(jobs, list)
+    for job in (id, last.decode()):
+        wait_until(partial(logged, events, f'"event":"delivered","id":"{job}"'))
+    waiting = node.ask("ADDJOB", "orders", "three", 0, "RETRY", 600)
+    assert isinstance(waiting, bytes)
+    wait_until(lambda: logged(events, waiting.decode()))
 
     out = watch(spark, capsys, *words, "--html", page)
-    assert " found never-delivered" in out
+    assert " found lost-with-worker" in out
     assert id in out
+    assert waiting.decode() not in out
     assert "Disque audit" in page.read_text()
     (notice,) = notices(node)
     found = notice["found"]
     assert isinstance(found, list)
     assert {row["job"] for row in found} >= {id}
 
-    jobs = node.ask("GETJOB", "NOHANG", "COUNT", "2", "FROM", "orders")
-    assert isinstance(jobs, list)
     assert node.ask("ACKJOB", id, last) == 2
     for job in (id, last.decode()):
         wait_until(partial(logged, events, f'"event":"acked","id":"{job}"'))
     out = watch(spark, capsys, *words)
-    assert "gone never-delivered" in out
+    assert "gone lost-with-worker" in out
     assert id in out
     told = notices(node)
     assert [row["job"] for row in told[0]["gone"]].count(id) == 1  # type: ignore[attr-defined]
@@ -102,15 +107,16 @@ def test_a_lost_job_is_found_even_if_nothing_else_happens(
 ) -> None:
     node = disque_server("--event-log", "yes")
     events, later = node.directory / "events", tmp_path / "later"
-    lost = node.ask("ADDJOB", "orders", "one", 0, "RETRY", 600)
+    lost = node.ask("ADDJOB", "orders", "one", 0, "RETRY", 0)
     assert isinstance(lost, bytes)
-    wait_until(lambda: logged(events, lost.decode()))
+    assert node.ask("GETJOB", "FROM", "orders")
+    wait_until(partial(logged, events, f'"event":"delivered","id":"{lost.decode()}"'))
     seconds = count(0, 100)
     monkeypatch.setattr(loop, "monotonic", lambda: float(next(seconds)))
     out, told = StringIO(), list[str]()
     watch = Watch([str(events), str(later)], tmp_path / "live", [Lines(out)])
     watch.run(spark, tell=told.append, looks=2)
-    assert "found never-delivered (log-end)" in out.getvalue()
+    assert "found lost-with-worker (log-end)" in out.getvalue()
     assert lost.decode() in out.getvalue()
     assert told == [f"no event log at {later}; waiting for it"]
     # A new watch does not forget how long the log was quiet; an audit knows only what is in the

@@ -90,6 +90,7 @@ def test_the_life_of_a_job_on_all_nodes_is_one_row(tmp_path: Path) -> None:
 def test_a_job_is_young_until_the_log_goes_on_for_a_while(tmp_path: Path) -> None:
     log = Lines(tmp_path / "log")
     log.add(A, "lost")
+    log.say(A, "dequeued", "lost", reason="command", after=0)
     log.add(A, "late", delay=3600)
     log.say(A, "stopped", None, after=0)
     log.say(B, "dequeued", None, after=59_000)

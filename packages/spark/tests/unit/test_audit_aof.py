@@ -1,6 +1,8 @@
 """What append-only files say about jobs that were never delivered."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +23,10 @@ from disque_spark.audit.held import (
     with_held_jobs,
     write_held,
 )
+from disque_spark.audit.judging import WAITS
+from disque_spark.audit.result import Result
+from disque_spark.audit.rules import Rules
+from disque_spark.audit.run import audit
 from disque_spark.files import Location, location
 from disque_spark.parquet import write_file
 from disque_trio.aof.format import AofError
@@ -181,6 +187,64 @@ def test_no_log_is_needed_to_decide_about_what_a_file_decides(tmp_path: Path) ->
         ("as planted", []),
         (detail, ["n2"]),
     ]
+
+
+def test_a_job_that_waits_is_lost_if_no_node_has_it(tmp_path: Path) -> None:
+    table = with_ends(rows_in(aof(tmp_path, job(1), job(4))), known(1, 2, 3, 4, 5))
+    some = [never(number, kind=WAITS) for number in (1, 2)]
+    some += [never(3, "restart", WAITS), never(4, None, "waiting"), never(5, None, "waiting")]
+    some.append(never(6, None, WAITS)._replace(detail="delivered once"))
+    findings = pa.Table.from_batches([as_batch(some)])
+
+    def found(all_nodes: bool) -> set[tuple[str, str | None, str]]:
+        rows = with_held_jobs(findings, table, END, all_nodes).to_pylist()
+        return {(row["kind"], row["reason"], row["job"]) for row in rows}
+
+    assert found(all_nodes=False) == {
+        ("waiting", "held", job_id(4)),
+        ("waiting", None, job_id(5)),
+    }
+    assert found(all_nodes=True) == {
+        ("never-delivered", "lost", job_id(2)),
+        ("never-delivered", "lost", job_id(3)),
+        ("waiting", "held", job_id(4)),
+        ("never-delivered", "lost", job_id(5)),
+        ("never-acknowledged", "lost", job_id(6)),
+    }
+
+
+def test_an_audit_with_files_tells_what_waits_from_what_is_lost(tmp_path: Path) -> None:
+    """Two jobs are in the queue of a node, of which its file has one."""
+    lines: list[dict[str, Any]] = [{"event": "started"}]
+    for number in (1, 2):
+        known = {"size": 4, "repl": 1, "copies": 1, "retry": 60, "ttl": 999_999, "delay": 0}
+        lines.append({"event": "added", "id": job_id(number), "queue": "q"} | known)
+        lines.append({"event": "queued", "reason": "add", "id": job_id(number), "queue": "q"})
+    (tmp_path / "log").mkdir()
+    start = END - 3_600_000
+    times = [*range(start, start + len(lines)), END]
+    texts = [
+        json.dumps({"time": time, "node": A} | line)
+        for time, line in zip(times, [*lines, {"event": "stopped"}], strict=True)
+    ]
+    (tmp_path / "log" / f"events-{A[:8]}-{start}-1.jsonl").write_text("\n".join(texts) + "\n")
+    aof(tmp_path / "node", job(1), node=A)
+
+    def audited(*aofs: str, rules: Rules | None = None) -> Result:
+        logs = [str(tmp_path / "log")]
+        return audit(LocalEngine(1), logs, tmp_path / "audit", rules, aofs=aofs)
+
+    result = audited()
+    assert (result.waiting.jobs, dict(result.findings), result.serious) == (2, {}, 0)
+    assert result.waiting.queue == "q"
+    assert result.waiting.since == start + 2
+    result = audited(str(tmp_path / "node"))
+    assert dict(result.reasons) == {("never-delivered", "lost"): 1}
+    assert result.fails()
+    assert len(list((tmp_path / "audit").rglob("findings/**/*.parquet"))) > 0
+    result = audited(str(tmp_path / "node"), rules=Rules(waiting=60))
+    assert dict(result.reasons) == {("never-delivered", "lost"): 1, ("waiting", "held"): 1}
+    assert dict(audited().findings) == {}
 
 
 @pytest.mark.parametrize("threads", [1, 3])

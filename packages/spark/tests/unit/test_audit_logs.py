@@ -119,6 +119,7 @@ def test_damaged_lines_are_counted_and_a_job_that_lacks_them_is_found_with_a_mar
     log.say(A, "acked", "torn", reason="client")
     log.say(A, "dequeued", None)
     log.add(A, "whole")
+    log.say(A, "dequeued", "whole", reason="command")
     log.at += 100_000
     log.stop()
     log.close()

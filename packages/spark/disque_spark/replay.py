@@ -249,7 +249,7 @@ def _adding(
 
         added = sink.write(ready() if rate is None else paced(ready(), rate))
         del counts[_ADDED, ""]  # not all of them
-        counts.update({(_ADDED, queue): count for queue, count in added.queues.items()})
+        counts.update({(_ADDED, str(queue)): count for queue, count in added.queues.items()})
         counts.update({(_REFUSED, added.errors[code]): n for code, n in added.refused.items()})
         kinds = {"outcome": pa.string(), "name": pa.string(), "jobs": pa.int64()}
         rows = [(*key, count) for key, count in counts.items() if count]

@@ -125,8 +125,8 @@ def others_of(paths: Sequence[Place], settings: Mapping[str, str] | None = None)
 
 
 def _ages_below(directory: Location) -> list[tuple[Location, float]]:
-    below = [one for inner in directory.directories() for one in _ages_below(inner)]
-    return [*directory.ages(), *below]
+    places = {file.parent for file in directory.files()}
+    return [one for place in sorted(places) for one in place.ages()]
 
 
 def _node_in(name: str) -> str:

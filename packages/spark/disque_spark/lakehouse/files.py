@@ -10,7 +10,6 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark import TaskContext
 
 from disque_spark.files import Location
 from disque_spark.lakehouse.columns import BAD, DAY, QUEUE, VALUE, fitted, plain, widened
@@ -58,6 +57,8 @@ class TaskWriter:
         self._whole = whole
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext  # only tasks need it
+
         context = TaskContext.get()
         task = context.partitionId() if context else 0
         files: dict[tuple[str, str], OpenFile] = {}

@@ -49,6 +49,10 @@ ALL: Final[dict[str, Any]] = {
         "queues": ["log"],
         "storage": {"size": "9Gi"},
     },
+    "compact": {"enabled": True},
+    "events": {"claim": "logs"},
+    "audit": {"enabled": True, "storage": {"size": "9Gi"}},
+    "watch": {"enabled": True, "storage": {"size": "9Gi"}},
     "backup": {"enabled": True, "claim": "copies"},
     "keda": {"enabled": True},
 }
@@ -94,8 +98,9 @@ class Rendered:
                 yield name, spec["template"]
 
     def container(self, kind: str, name: str) -> Manifest:
-        """The only container of the pods of a StatefulSet or a Deployment."""
-        (only,) = self[kind, name]["spec"]["template"]["spec"]["containers"]
+        """The only container of the pods of a StatefulSet, a Deployment or a CronJob."""
+        spec = self[kind, name]["spec"]
+        (only,) = spec.get("jobTemplate", {"spec": spec})["spec"]["template"]["spec"]["containers"]
         assert isinstance(only, dict)
         return only
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -367,6 +368,71 @@ def test_an_archive_is_one_pod_that_keeps_its_checkpoint() -> None:
     assert found["PersistentVolumeClaim", "jobs-archive"]["spec"]["resources"]["requests"]
 
 
+def test_an_archive_without_a_volume_has_a_directory_that_goes_with_its_pod() -> None:
+    found = Rendered({**ALL, "archive": {**ALL["archive"], "storage": {}}, "compact": {}})
+    (pod,) = [pod for name, pod in found.pods() if name == "jobs-archive"]
+    assert {"name": "archive", "emptyDir": {}} in pod["spec"]["volumes"]
+    assert ("PersistentVolumeClaim", "jobs-archive") not in found.manifests
+    off = {**ALL["archive"], "enabled": False}
+    found = Rendered({**ALL, "archive": off, "compact": {}})
+    assert ("Deployment", "jobs-archive") not in found.manifests
+
+
+def test_nodes_write_event_logs_where_audits_look_for_them() -> None:
+    found = Rendered(ALL)
+    assert "event-log-dir /events\n" in found["ConfigMap", "jobs"]["data"]["disque.conf"]
+    mount = {"name": "events", "mountPath": "/events"}
+    claim = {"name": "events", "persistentVolumeClaim": {"claimName": "logs"}}
+    pods = dict(found.pods())
+    for name in "jobs", "jobs-audit", "jobs-watch":
+        (container,) = pods[name]["spec"]["containers"]
+        assert mount in container["volumeMounts"]
+        assert claim in pods[name]["spec"]["volumes"]
+    assert "/events" in found.container("CronJob", "jobs-audit")["command"]
+    assert "/events" in found.container("Deployment", "jobs-watch")["command"]
+    assert "event-log" not in Rendered({})["ConfigMap", "jobs"]["data"]["disque.conf"]
+
+
+def test_an_audit_makes_a_page_and_ends_with_what_it_found(tmp_path: Path) -> None:
+    values = {**ALL["audit"], "args": ["--check"]}
+    command = Rendered({**ALL, "audit": values}).container("CronJob", "jobs-audit")["command"]
+    program = tmp_path / "disque-pipeline"
+    program.write_text('#!/bin/sh\necho "$@" >> "$CALLS"\n[ "$1" = report ] || exit "$STATUS"\n')
+    program.chmod(0o755)
+    audit, report = "audit /events --check --output /audit/tables", "report /audit/tables"
+    for status, calls in (0, [audit, report]), (3, [audit, report]), (1, [audit]):
+        made = tmp_path / str(status)
+        environment = {"PATH": f"{tmp_path}:/bin:/usr/bin", "CALLS": made, "STATUS": str(status)}
+        assert subprocess.run(command, env=environment).returncode == status
+        assert made.read_text().splitlines() == calls
+
+
+def test_pipelines_are_given_arguments_that_they_know() -> None:
+    """After a mistake in its arguments, a pod would be restarted again and again."""
+    pytest.importorskip("disque_spark")
+    from disque_spark.cli.arguments import parser
+
+    watch = {**ALL["watch"], "webhook": "http://hooks.example.com", "queue": "found"}
+    found = Rendered({**ALL, "watch": watch})
+    for kind, part in ("Deployment", "archive"), ("Deployment", "watch"), ("CronJob", "compact"):
+        command = found.container(kind, f"jobs-{part}")["command"]
+        assert command[:2] == ["disque-pipeline", part]
+        assert parser().parse_args(command[1:]).command == part
+
+
+def test_compaction_runs_where_the_volume_of_the_archive_is() -> None:
+    spec = Rendered(ALL)["CronJob", "jobs-compact"]["spec"]["jobTemplate"]["spec"]["template"]
+    (rule,) = spec["spec"]["affinity"]["podAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
+    archive = Rendered(ALL)["Deployment", "jobs-archive"]["spec"]["template"]["metadata"]["labels"]
+    assert rule["labelSelector"]["matchLabels"] == archive
+    table = {**ALL["archive"], "output": "s3a://bucket/table", "storage": {}}
+    far = Rendered({**ALL, "archive": table})["CronJob", "jobs-compact"]["spec"]["jobTemplate"]
+    assert "affinity" not in far["spec"]["template"]["spec"]
+    assert far["spec"]["template"]["spec"]["containers"][0]["command"][2] == "s3a://bucket/table"
+
+
 def test_only_nodes_reach_the_bus() -> None:
     spec = Rendered(ALL)["NetworkPolicy", "jobs"]["spec"]
     labels = nodes()["template"]["metadata"]["labels"]
@@ -375,7 +441,9 @@ def test_only_nodes_reach_the_bus() -> None:
     assert bus["from"] == [{"podSelector": {"matchLabels": labels}}]
 
 
-@pytest.mark.parametrize("part", ["node", "console", "worker", "archive", "backup"])
+@pytest.mark.parametrize(
+    "part", ["node", "console", "worker", "archive", "compact", "audit", "watch", "backup"]
+)
 def test_each_kind_of_pod_can_be_placed_and_given_more(part: str) -> None:
     pod = {
         "labels": {"team": "mail"},
@@ -392,7 +460,7 @@ def test_each_kind_of_pod_can_be_placed_and_given_more(part: str) -> None:
         "volumeMounts": [{"name": "more", "mountPath": "/more"}],
     }
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
-    if part != "backup":  # which has to be where the volume is
+    if part not in ("backup", "compact"):  # which have to be where the volume is
         pod["affinity"] = affinity
     values = dict(ALL)
     if part == "node":
@@ -419,7 +487,7 @@ def test_each_kind_of_pod_can_be_placed_and_given_more(part: str) -> None:
     assert spec["imagePullSecrets"] == [{"name": "pull"}, {"name": "pull-too"}]
     for key in ("priorityClassName", "nodeSelector", "tolerations", "topologySpreadConstraints"):
         assert spec[key] == pod[key]
-    assert part == "backup" or spec["affinity"] == affinity
+    assert part in ("backup", "compact") or spec["affinity"] == affinity
 
 
 def test_the_notes_say_how_to_connect_and_how_to_look() -> None:

@@ -194,3 +194,106 @@ triggers:
       # Without an answer the number stays as it is.
       ignoreNullValues: "false"
 {{- end }}
+
+{{/* The container of a pod that runs disque-pipeline, but for its probes and volumes: (dict "root" $ "part" "audit"
+     "of" .Values.audit "command" (list)). */}}
+{{- define "disque.pipeline" -}}
+- name: {{ .part }}
+  image: {{ required (printf "%s.image: which image has Java and disque-trio[spark]?" .part) (.of.image | default .root.Values.archive.image) | quote }}
+  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  command: {{- toYaml .command | nindent 4 }}
+  env:
+    - name: DISQUECLI_AUTH
+      valueFrom:
+        secretKeyRef:
+          name: {{ .root.Values.secret }}
+          key: password
+    - name: HOME # of Ivy and Spark's work files
+      value: /tmp
+    {{- with .of.pod.env }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- with .of.pod.envFrom }}
+  envFrom: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  securityContext: {{- include "disque.container.security" .root | nindent 4 }}
+  resources: {{- toYaml .of.resources | nindent 4 }}
+{{- end }}
+
+{{/* Its volumes: (dict "root" $ "part" "audit" "of" .Values.audit "claim" "jobs-audit"); without a claim its
+     directory goes with the pod. */}}
+{{- define "disque.pipeline.volumes" -}}
+- name: {{ .part }}
+  {{- if .claim }}
+  persistentVolumeClaim:
+    claimName: {{ .claim }}
+  {{- else }}
+  emptyDir: {}
+  {{- end }}
+- name: tmp
+  emptyDir: {}
+{{- include "disque.events.volume" .root }}
+{{- include "disque.client.volume" .root }}
+{{- with .of.pod.volumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "disque.pipeline.mounts" -}}
+- name: {{ .part }}
+  mountPath: {{ .path }}
+- name: tmp
+  mountPath: /tmp
+{{- include "disque.events.mount" .root }}
+{{- include "disque.client.mount" .root }}
+{{- with .of.pod.volumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The volume that nodes write event logs to, if any. */}}
+{{- define "disque.events.volume" -}}
+{{- with .Values.events.claim }}
+- name: events
+  persistentVolumeClaim:
+    claimName: {{ . }}
+{{- end }}
+{{- end }}
+
+{{- define "disque.events.mount" -}}
+{{- if .Values.events.claim }}
+- name: events
+  mountPath: /events
+{{- end }}
+{{- end }}
+
+{{/* Where event logs are, as a list in YAML: (dict "root" $ "part" "audit" "of" .Values.audit). */}}
+{{- define "disque.logs" -}}
+{{- if .of.logs -}}
+{{ toYaml .of.logs }}
+{{- else -}}
+{{- $_ := required (printf "%s.logs or events.claim: where are the event logs?" .part) .root.Values.events.claim -}}
+- /events
+{{- end }}
+{{- end }}
+
+{{/* The head of a CronJob that runs disque-pipeline, up to its container. */}}
+{{- define "disque.pipeline.cron" -}}
+apiVersion: batch/v1
+kind: CronJob
+metadata:
+  name: {{ .root.Release.Name }}-{{ .part }}
+  labels: {{- include "disque.labels" . | nindent 4 }}
+spec:
+  schedule: {{ .of.schedule | quote }}
+  concurrencyPolicy: Forbid
+  jobTemplate:
+    spec:
+      backoffLimit: 0 # the next run goes on where this one ended
+      template:
+        metadata:
+          {{- include "disque.pod.metadata" . | nindent 10 }}
+        spec:
+          automountServiceAccountToken: false
+          restartPolicy: Never
+{{- end }}

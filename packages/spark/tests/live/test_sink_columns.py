@@ -75,7 +75,8 @@ def test_many_large_bodies_are_added_a_few_at_a_time(node: LiveNode) -> None:
 
 def test_a_row_without_a_body_is_refused(node: LiveNode, tmp_path: Path) -> None:
     with pytest.raises(RefusedRowError, match="no body"):
-        sink(node).write(iter([rows(None)]))
+        sink(node).write(iter([rows(b"x", b"y", None)]))
+    assert node.ask("QLEN", "q") == 0
     result = sink(node, onRefused="drop").write(iter([rows(b"x", None, b"y")]))
     assert (result.added, dict(result.refused)) == (2, {"NULL": 1})
 

@@ -8,6 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from disque_spark.failures import one_line
 from tests.support.harness import ClusterFactory, LiveNode, free_port, wait_until
 
 
@@ -52,6 +53,36 @@ def test_a_row_becomes_a_job_with_its_own_options(spark: SparkSession, node: Liv
     assert 3000 < int(str(first["ttl"])) <= 3600
     assert (second["body"], second["queue"], second["retry"]) == (b"plain", b"b", 9)
     assert 7000 < int(str(second["ttl"])) <= 7200
+
+
+@pytest.mark.parametrize(
+    ("rows", "schema", "options", "reason"),
+    [
+        ("1.5", "body decimal", {}, "body: expected a column of type binary or string"),
+        ("'a', 1.5", "body string, delay double", {}, "delay: expected a column of integers"),
+        ("'a', 1", "body string, extra int", {}, "unknown: extra"),
+        ("'a'", "body string", {"retryy": 3}, "retryy: no such option of disque; did you mean"),
+        ("'a'), ('b'), (null", "body string", {}, "1 rows were refused, the first with: NULL"),
+    ],
+)
+def test_an_error_takes_one_line_and_nothing_is_written(
+    spark: SparkSession,
+    node: LiveNode,
+    rows: str,
+    schema: str,
+    options: dict[str, object],
+    reason: str,
+) -> None:
+    names = ", ".join(column.split()[0] for column in schema.split(", "))
+    frame = spark.sql(f"select * from values ({rows}) as t({names})").coalesce(1)
+    with pytest.raises(PySparkException) as raised:
+        write(frame, node, queue="q", **options)
+    text = str(raised.value)
+    assert "Traceback" not in text
+    assert len([line for line in text.splitlines() if reason in line]) == 1
+    assert "Error: " in one_line(raised.value)
+    assert reason in one_line(raised.value)
+    assert node.ask("QLEN", "q") == 0
 
 
 def test_all_rows_become_jobs(spark: SparkSession, node: LiveNode, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ help:
 	@echo "make mutants  change the code in 300 places, and see how many changes the tests notice"
 	@echo "make test-spark  the tests that start Spark (SPARK=4.2: with that PySpark version);"
 	@echo "            make test-spark-versions: with the two newest PySpark versions"
-	@echo "make test-stores  the tests of files on Azurite and HDFS; installs both (400 MB)"
+	@echo "make test-stores  the tests of files on Azurite, which it installs"
 	@echo "make test-interop  the tests of clients in other languages; installs Node, PHP, Ruby, Go"
 	@echo "make test-django  the tests of Django's tasks, on Django 6 with Python 3.12 or later"
 	@echo "make test-compiled  the tests of the compiled build"

@@ -155,7 +155,6 @@ case $what in
         ;;
     stores)
         need 'nodejs npm' have npm
-        need default-jre-headless java -version
         ;;
 esac
 
@@ -312,18 +311,7 @@ if [ "$what" = interop ]; then
     fi
 fi
 
-# An old PySpark has the jars of a NameNode and a DataNode; newer ones have only those of clients.
 if [ "$what" = stores ]; then
     [ -e "$venv/azurite/node_modules/.bin/azurite-blob" ] ||
         npm install --silent --no-audit --no-fund --prefix "$venv/azurite" azurite@3.37.0
-    if [ ! -d "$venv/hadoop" ]; then
-        rm -rf "$venv/hadoop.new"
-        mkdir -p "$venv/hadoop.new"
-        $pip download --quiet --no-deps --no-binary pyspark --no-build-isolation \
-            --dest "$venv/hadoop.new" pyspark==2.4.8
-        tar -xzf "$venv"/hadoop.new/pyspark-*.tar.gz -C "$venv/hadoop.new" \
-            --strip-components=3 --wildcards '*/deps/jars/*.jar'
-        rm "$venv"/hadoop.new/pyspark-*.tar.gz
-        mv "$venv/hadoop.new" "$venv/hadoop"
-    fi
 fi

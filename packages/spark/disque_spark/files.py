@@ -4,22 +4,27 @@ A ``Location`` is a value that can be sent to executors, which open it again. Ke
 along with it, but are not in its text.
 """
 
+import errno
 import io
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from glob import glob
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any, BinaryIO, cast
+from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
-from disque_spark.creating import put_new
 from disque_spark.filesystems import (
+    FAILURES,
     GOOGLE,
     HADOOP,
     LOCAL,
@@ -27,24 +32,17 @@ from disque_spark.filesystems import (
     FileSystemError,
     Opened,
     Options,
-    local_path,
+    in_a_line,
     opened,
     options_of,
-)
-from disque_spark.remote import (
-    FAILURES,
-    MAGIC,
-    Reading,
-    deleted,
-    in_a_line,
-    listed,
-    matches,
-    moved,
-    split_pattern,
+    put_conditionally,
 )
 from disque_trio.disk import sync_directory, sync_file
 
 BUFFER = 256 << 10  # the fewest bytes that a read of a remote file asks for
+_COPIED = 1 << 20  # bytes copied at a time
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+_MAGIC = re.compile(r"[*?[]")
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?]*)(.*)", re.DOTALL)
 _QUERY = re.compile(r"\?(\w+=[^&?]*(?:&\w+=[^&?]*)*)$")
 
@@ -113,21 +111,15 @@ class Location:
 
     def exists(self) -> bool:
         """Whether it is an existing file or directory."""
-        if self.scheme == LOCAL:
-            return os.path.exists(self.path)
         return bool(self._info().type != pafs.FileType.NotFound)
 
     def is_dir(self) -> bool:
         """Whether it is a directory; on file systems without directories: whether there are files
         below it."""
-        if self.scheme == LOCAL:
-            return os.path.isdir(self.path)
         return bool(self._info().type == pafs.FileType.Directory)
 
     def is_file(self) -> bool:
         """Whether it is a file."""
-        if self.scheme == LOCAL:
-            return os.path.isfile(self.path)
         return bool(self._info().type == pafs.FileType.File)
 
     def size(self) -> int:
@@ -138,8 +130,6 @@ class Location:
         """
         if self.length is not None:
             return self.length
-        if self.scheme == LOCAL:
-            return os.stat(self.path).st_size
         info = self._info()
         if info.type != pafs.FileType.File:
             raise FileNotFoundError(f"no file at {self}")
@@ -154,19 +144,13 @@ class Location:
         """
         if self.scheme == LOCAL:
             return sorted(self._walk(recursive))
-        found = self._list(recursive, pafs.FileType.File)
-        return [replace(place, length=info.size) for place, info in found]
+        return [found for found, info in self._list(recursive) if info.is_file]
 
-    def directories(self) -> list["Location"]:
-        """The directories in this one, sorted.
-
-        Raises:
-            FileNotFoundError: there is no such directory or bucket.
-        """
-        if self.scheme == LOCAL:
-            with os.scandir(self.path) as entries:
-                return sorted(self / entry.name for entry in entries if entry.is_dir())
-        return [place for place, _ in self._list(False, pafs.FileType.Directory)]
+    def ages(self) -> list[tuple["Location", float]]:
+        """The files in this directory, and when each was written, in seconds by the file system's
+        clock."""
+        found = [(place, info.mtime_ns or 0) for place, info in self._list(False) if info.is_file]
+        return [(place, written / 1e9) for place, written in found]
 
     def glob(self) -> list["Location"]:
         """The files and directories that match this location as a pattern: ``*``, ``?`` and
@@ -177,52 +161,46 @@ class Location:
             OSError: the file system refuses, or has no such bucket.
         """
         if self.scheme == LOCAL:
-            if not MAGIC.search(self.path):
-                return [self] if self.exists() else []
             return sorted(self._at(path) for path in glob(self.path, recursive=True))
-        base, patterns = split_pattern(self.path)
+        names = self.path.split("/")
+        first = next((at for at, name in enumerate(names) if _MAGIC.search(name)), len(names))
+        base, patterns = self._at("/".join(names[:first])), names[first:]
         if not patterns:
             return [self] if self.exists() else []
-        deep = len(patterns) > 1 or "**" in patterns
+        # Google's store lists no directories: they are known by the files in them.
+        deep = len(patterns) > 1 or "**" in patterns or self.scheme in GOOGLE
         try:
-            found = self._at(base)._list(deep, None)
+            found = {place.path: place for place, _ in base._list(deep)}
         except FileNotFoundError:
             if not replace(self, path="").exists():
                 raise  # there is not even the bucket
             return []
-        return [
-            replace(place, length=info.size)
-            for place, info in found
-            if matches(place.path[len(base) + 1 :].split("/"), patterns)
-        ]
-
-    def ages(self) -> list[tuple["Location", float]]:
-        """The files in this directory, and when each was written, in seconds by the file system's
-        clock."""
-        if self.scheme == LOCAL:
-            times = []
-            for file in self.files(recursive=False):
-                with suppress(FileNotFoundError):  # deleted meanwhile
-                    times.append((file, Path(file.path).stat().st_mtime))
-            return times
-        found = self._list(False, pafs.FileType.File)
-        return [(place, info.mtime_ns / 1e9 if info.mtime_ns else 0.0) for place, info in found]
+        here = len(base.path.rstrip("/")) + 1
+        for place in list(found.values()):
+            while len((place := place.parent).path) >= here:
+                found.setdefault(place.path, place)
+        return sorted(at for at in found.values() if matches(at.path[here:].split("/"), patterns))
 
     def _info(self) -> Any:
-        with self._told() as there:
-            return there.system.get_file_info(there.path)
+        if self.scheme == LOCAL:
+            try:
+                found = os.stat(self.path)
+            except (FileNotFoundError, NotADirectoryError):
+                return pafs.FileInfo(self.path, pafs.FileType.NotFound)
+            kind = pafs.FileType.Directory if S_ISDIR(found.st_mode) else pafs.FileType.File
+            return pafs.FileInfo(self.path, kind, size=found.st_size)
+        with self._told() as (system, path):
+            return system.get_file_info(path)
 
-    def _list(self, recursive: bool, kind: Any) -> list[tuple["Location", Any]]:
-        with self._told() as there:
-            without = self.scheme in GOOGLE and kind is not pafs.FileType.File
-            infos = listed(there.system, there.path, recursive, without)
-        here = len(there.path.rstrip("/"))
-        found = [
-            (self._at(self.path.rstrip("/") + info.path[here:]), info)
-            for info in infos
-            if kind is None or info.type == kind
-        ]
-        return sorted(found, key=lambda pair: pair[0])
+    def _list(self, recursive: bool) -> list[tuple["Location", Any]]:
+        with self._told() as (system, path):
+            infos = system.get_file_info(pafs.FileSelector(path, recursive=recursive))
+        here = len(path.rstrip("/"))
+        pairs = [(self._at(self.path.rstrip("/") + info.path[here:]), info) for info in infos]
+        return sorted(
+            ((replace(at, length=info.size if info.is_file else None), info) for at, info in pairs),
+            key=lambda pair: pair[0],
+        )
 
     def _walk(self, recursive: bool) -> Iterator["Location"]:
         if not os.path.isdir(self.path):
@@ -252,11 +230,8 @@ class Location:
         """
         if self.scheme == LOCAL:
             return open(self.path, "rb", -1 if buffer else 0)
-        with self._told() as there:
-            file = there.system.open_input_file(there.path)
-        return cast(
-            BinaryIO, io.BufferedReader(Reading(str(self), self.authority, file), buffer or BUFFER)
-        )
+        with self._told() as (system, path):
+            return io.BufferedReader(system.open_input_file(path), buffer or BUFFER)
 
     def open_output(self) -> BinaryIO:
         """Open a new file for writing; it replaces an existing one. Creates its directory.
@@ -267,12 +242,12 @@ class Location:
         self.parent.make_directory()
         if self.scheme == LOCAL:
             return open(self.path, "wb")
-        with self._told() as there:
-            return cast(BinaryIO, there.system.open_output_stream(there.path, compression=None))
+        with self._told() as (system, path):
+            return cast(BinaryIO, system.open_output_stream(path, compression=None))
 
     def read_bytes(self) -> bytes:
         """The contents of the file. Raises FileNotFoundError if there is none."""
-        with self.open_input() as file:
+        with self._told(), self.open_input() as file:
             return file.read()
 
     def write_bytes(self, data: bytes) -> None:
@@ -280,24 +255,55 @@ class Location:
         if self.scheme not in (LOCAL, *HADOOP):
             self._write(data)
             return
+        with self._beside(data) as temporary:
+            temporary.rename(self)
+
+    def put_new(self, data: bytes) -> bool:
+        """Create the file with ``data``, unless it exists. Returns whether this call created it.
+
+        Of several concurrent calls one returns True on local file systems, where the file is also
+        synced to disk, and on S3, with botocore. On other file systems, several may do so if they
+        come at the same moment.
+
+        Raises:
+            OSError: the file system refuses.
+        """
+        if self.scheme in S3:
+            return put_conditionally(self.authority, self.path[1:], data, self.options)
+        if self.scheme != LOCAL:
+            if self.exists():
+                return False
+            self.write_bytes(data)
+            return True
+        try:
+            with self._beside(data) as temporary:
+                temporary.sync()
+                os.link(temporary.path, self.path)
+        except FileExistsError:
+            return False
+        except OSError as problem:
+            if problem.errno not in _NO_LINKS:
+                raise
+            with suppress(FileExistsError), open(self.path, "xb") as file:
+                file.write(data)
+                return True
+            return False
+        self.parent.sync()
+        return True
+
+    @contextmanager
+    def _beside(self, data: bytes) -> Iterator["Location"]:
+        """A temporary file with ``data`` in the same directory; deleted after the block."""
         temporary = self.with_name(f".{self.name}.{uuid4().hex}.tmp")
         try:
             temporary._write(data)
-            temporary.rename(self)
-        except BaseException:
+            yield temporary
+        finally:
             temporary.delete()
-            raise
 
     def _write(self, data: bytes) -> None:
-        file = self.open_output()
-        with nullcontext() if self.scheme == LOCAL else self._told():
+        with self._told(), self.open_output() as file:
             file.write(data)
-            file.close()
-
-    def put_new(self, data: bytes) -> bool:
-        """Create the file with ``data``, unless it exists. Returns whether this call created it. Of
-        several concurrent calls, one returns True; see ``creating.put_new``."""
-        return put_new(self, data)
 
     def sync(self) -> None:
         """Sync a local file, or the entries of a local directory, to disk. Remote files are safe
@@ -317,34 +323,34 @@ class Location:
         if self.scheme == LOCAL:
             os.replace(self.path, other.path)
             return
-        with self._told() as there:
-            moved(there.system, there.path, other.filesystem().path)
+        with self._told() as (system, path):
+            try:
+                system.move(path, other.filesystem().path)
+            except pa.ArrowNotImplementedError:  # Azure without a hierarchical namespace
+                with self.open_input() as read, other.open_output() as write:
+                    shutil.copyfileobj(read, write, _COPIED)
+                system.delete_file(path)
 
     def delete(self) -> None:
         """Delete the file, if it exists."""
         if self.scheme == LOCAL:
             Path(self.path).unlink(missing_ok=True)
             return
-        with suppress(FileNotFoundError), self._told() as there:
-            deleted(there.system, there.path)
+        with suppress(FileNotFoundError), self._told() as (system, path):
+            system.delete_file(path)
 
     def delete_tree(self) -> None:
         """Delete a directory and everything in it, if it exists."""
-        if self.scheme == LOCAL:
-            with suppress(FileNotFoundError):
-                shutil.rmtree(self.path)
-            return
-        with suppress(FileNotFoundError), self._told() as there:
-            there.system.delete_dir(there.path)
+        with suppress(FileNotFoundError), self._told() as (system, path):
+            system.delete_dir(path)
 
     def make_directory(self) -> None:
         """Create the directory and its parents, if the file system has directories."""
-        if self.scheme == LOCAL:
-            os.makedirs(self.path, exist_ok=True)
-            return
-        with self._told() as there:
-            if there.needs_directories:
-                there.system.create_dir(there.path, recursive=True)
+        with self._told() as (system, path):
+            if not isinstance(
+                system, pafs.S3FileSystem | pafs.GcsFileSystem | pafs.AzureFileSystem
+            ):
+                system.create_dir(path, recursive=True)
 
     def filesystem(self) -> Opened:
         """The pyarrow file system and the path in it, for functions of pyarrow."""
@@ -352,12 +358,15 @@ class Location:
 
     @contextmanager
     def _told(self) -> Iterator[Opened]:
-        """Turn errors in the block into one-line errors that name this location."""
+        """Turn errors of remote file systems in the block into one-line errors that name this
+        location."""
         try:
             yield self.filesystem()
         except FileSystemError:
             raise
         except FAILURES as problem:
+            if self.scheme == LOCAL or str(self) in str(problem):
+                raise
             raise in_a_line(str(self), self.authority, problem) from problem
 
 
@@ -375,22 +384,38 @@ def location(place: Place, settings: Mapping[str, str] | None = None) -> Locatio
         settings: Spark settings (``settings_of``); those of file systems are used.
 
     Raises:
-        FileSystemError: ``place`` is a file of another machine, or has an unknown option.
+        FileSystemError: ``place`` is a file of another machine.
     """
     if isinstance(place, Location):
         return place
     text = os.fspath(place)
     found = None if text.startswith("file:") else _URI.fullmatch(text)
     if found is None:
-        path = local_path(text) if text.startswith("file:") else text
+        if text.startswith("file:"):
+            url = urlsplit(text)
+            if url.netloc not in ("", "localhost"):
+                raise FileSystemError(f"expected a path on this machine, got {text!r}")
+            text = unquote(url.path)
         # Like pathlib: does not resolve links or "..".
-        return Location(LOCAL, "", str(Path(path).absolute()))
+        return Location(LOCAL, "", str(Path(text).absolute()))
     scheme, authority, path = found[1].lower(), found[2], found[3]
     query = _QUERY.search(path)
     if query is not None:
         path = path[: query.start()]
     options = options_of(scheme, authority, query[1] if query else "", settings)
     return Location(scheme, authority, path.rstrip("/"), options)
+
+
+def matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Whether the names of a path match the patterns, by the rules of a shell."""
+    if not patterns:
+        return not names
+    first, rest = patterns[0], patterns[1:]
+    if first == "**":
+        return any(matches(names[at:], rest) for at in range(len(names) + 1))
+    if not names or (names[0].startswith(".") and not first.startswith(".")):
+        return False
+    return fnmatchcase(names[0], first) and matches(names[1:], rest)
 
 
 def settings_of(spark: Any) -> dict[str, str]:

@@ -1,23 +1,25 @@
-"""Opens file systems with pyarrow, with options from URIs, Spark settings and the environment.
+"""Opens file systems: with pyarrow, or with fsspec those that pyarrow does not have.
 
-Options have pyarrow's names. What they leave open, pyarrow finds out itself, such as the role of a
-machine or the profile of a user.
+Options have the names that pyarrow's or fsspec's classes give them. What they leave open, these
+find out themselves, such as the role of a machine or the profile of a user.
 """
 
 import os
+import re
+import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, urlsplit
+from uuid import uuid4
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
-from disque_trio.extras import how_to_install
-from disque_trio.notation.addresses import Address, read_address
+from disque_trio.respclient.randomness import RANDOM
 
 Options = tuple[tuple[str, str], ...]  # names and values, sorted
-Kind = tuple[str, ...]  # the schemes of a kind of file system
 
 LOCAL = "file"
 S3 = ("s3", "s3a", "s3n")
@@ -25,29 +27,26 @@ AZURE = ("abfs", "abfss", "wasb", "wasbs")
 GOOGLE = ("gs", "gcs")
 HADOOP = ("hdfs", "viewfs")
 
+# What libraries raise when a file system fails; HDFS's raises RuntimeErrors as well.
+FAILURES = (OSError, pa.ArrowException, RuntimeError)
+_TRIES = 8  # attempts to create an object that others write, too
+_PAUSE = 0.05  # s
+_CONFLICT, _EXISTS = 409, 412
 _ATTEMPTS = 6  # attempts of a request to S3 that fails for a transient reason
-_SECONDS = {"connect_timeout": "10", "request_timeout": "30"}  # defaults for S3
-_RETRY_SECONDS = 60.0  # default time for retries of requests to Google
-_KEYS = ("access_key", "secret_key", "session_token")  # only used together, from one place
-_TEXTS: dict[Kind, str] = {
-    S3: "access_key secret_key session_token endpoint_override region scheme role_arn session_name"
-    " external_id tls_ca_file_path proxy_options",
-    AZURE: "account_name account_key sas_token tenant_id client_id client_secret"
-    " blob_storage_authority dfs_storage_authority blob_storage_scheme dfs_storage_scheme",
-    GOOGLE: "access_token target_service_account scheme endpoint_override project_id"
-    " default_bucket_location",
-    HADOOP: "user kerb_ticket",
+_S3_SECONDS: dict[str, object] = {"connect_timeout": 10.0, "request_timeout": 30.0}
+
+
+def _flag(text: str) -> bool:
+    return text.lower() not in ("false", "0", "")
+
+
+_TYPES: dict[str, Callable[[str], object]] = {  # of options that are not text
+    **dict.fromkeys(("anonymous", "force_virtual_addressing", "allow_bucket_creation"), _flag),
+    **dict.fromkeys(("connect_timeout", "request_timeout"), float),
+    **dict.fromkeys(("replication", "buffer_size"), int),
+    "retry_time_limit": lambda text: timedelta(seconds=float(text)),
 }
-_FLAGS: dict[Kind, str] = {
-    S3: "anonymous force_virtual_addressing allow_bucket_creation",
-    GOOGLE: "anonymous",
-}
-_NUMBERS: dict[Kind, str] = {
-    S3: "connect_timeout request_timeout",
-    GOOGLE: "retry_time_limit",
-    HADOOP: "replication buffer_size",
-}
-# Settings of Spark's S3A file system, and pyarrow's names for them.
+# Settings of Spark's S3A file system and variables of the environment, with pyarrow's names.
 _S3A = {
     "access.key": "access_key",
     "secret.key": "secret_key",
@@ -55,19 +54,29 @@ _S3A = {
     "endpoint": "endpoint_override",
     "endpoint.region": "region",
 }
-_ENVIRONMENT: dict[Kind, tuple[tuple[str, str], ...]] = {
-    S3: (
-        ("AWS_ENDPOINT_URL_S3", "endpoint_override"),
-        ("AWS_ENDPOINT_URL", "endpoint_override"),
-        ("AWS_REGION", "region"),
-        ("AWS_DEFAULT_REGION", "region"),
-        ("AWS_ACCESS_KEY_ID", "access_key"),
-        ("AWS_SECRET_ACCESS_KEY", "secret_key"),
-        ("AWS_SESSION_TOKEN", "session_token"),
-    ),
-    AZURE: (("AZURE_STORAGE_KEY", "account_key"), ("AZURE_STORAGE_SAS_TOKEN", "sas_token")),
+_VARIABLES = {
+    "AWS_DEFAULT_REGION": "region",
+    "AWS_REGION": "region",
+    "AWS_ENDPOINT_URL": "endpoint_override",
+    "AWS_ENDPOINT_URL_S3": "endpoint_override",
+    "AWS_ACCESS_KEY_ID": "access_key",
+    "AWS_SECRET_ACCESS_KEY": "secret_key",
+    "AWS_SESSION_TOKEN": "session_token",
 }
-_PREFIX = "spark.hadoop."
+_KEYS = ("access_key", "secret_key", "session_token")  # only used together, from one place
+_GONE = re.compile(
+    r"No such (?:file or )?directory|object does not exist|NO_SUCH_KEY|RESOURCE_NOT_FOUND"
+    r"|NOT_FOUND|HTTP status 404|\] 404 "
+)
+_NO_BUCKET = re.compile(
+    r"NO_SUCH_BUCKET|ContainerNotFound"
+    r"|NOT_FOUND.*function=(?:ListObjects|CreateResumableUpload)"
+)
+_REFUSED = re.compile(
+    r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|PERMISSION_DENIED"
+    r"|UNAUTHENTICATED|HTTP status 403|\] 40[13] "
+)
+_MORE = re.compile(r"(?:\n|\\n)(?:\t|\\t)at | \(Request ID| Request ?I[Dd]:| error_info=")
 
 
 class FileSystemError(OSError):
@@ -75,17 +84,10 @@ class FileSystemError(OSError):
 
 
 class Opened(NamedTuple):
-    """A file system, and a path in it.
-
-    Attributes:
-        system: the pyarrow file system.
-        path: the path, in the form that ``system`` takes.
-        needs_directories: whether the directory of a file must be created before the file.
-    """
+    """A pyarrow file system, and a path in the form that it takes."""
 
     system: Any
     path: str
-    needs_directories: bool
 
 
 def options_of(
@@ -101,188 +103,140 @@ def options_of(
         settings: Spark settings, with or without the prefix ``spark.hadoop.``; only those of file
             systems are used.
         environment: None: that of this process.
-
-    Raises:
-        FileSystemError: the query has an option that this file system does not have.
     """
-    kind = _kind(scheme)
-    said = dict(parse_qsl(query, keep_blank_values=True))
-    known = [name for names in (_TEXTS, _FLAGS, _NUMBERS) for name in names.get(kind, "").split()]
-    for name in said:
-        if kind and name not in known:
-            raise FileSystemError(
-                f"{scheme}://{authority}: this file system has no option {name!r}"
-            )
+    found = dict(parse_qsl(query, keep_blank_values=True))
+    plain = {name.removeprefix("spark.hadoop."): text for name, text in (settings or {}).items()}
     environment = os.environ if environment is None else environment
-    from_environment: dict[str, str] = {}
-    for variable, name in _ENVIRONMENT.get(kind, ()):
-        if environment.get(variable):
-            from_environment.setdefault(name, environment[variable])
-    found: dict[str, str] = {}
-    for level in (said, _from_spark(kind, authority, settings or {}), from_environment):
-        has_keys = any(name in found for name in _KEYS)
-        for name, value in level.items():
-            if not (has_keys and name in _KEYS):
-                found.setdefault(name, value)
-    return tuple(sorted(_with_plain_endpoint(found).items()))
-
-
-def _kind(scheme: str) -> Kind:
-    return next((kind for kind in (S3, AZURE, GOOGLE, HADOOP) if scheme in kind), ())
-
-
-def _from_spark(kind: Kind, authority: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """The options that Spark's settings give for a file system, under pyarrow's names."""
-    plain = {name.removeprefix(_PREFIX): value for name, value in settings.items() if value}
-    found: dict[str, str] = {}
-    if kind == S3:
+    levels: list[dict[str, str]] = []
+    if scheme in S3:
+        s3a: dict[str, str] = {}
         for prefix in ("fs.s3a.", f"fs.s3a.bucket.{authority}."):
-            for setting, name in _S3A.items():
-                if prefix + setting in plain:
-                    found[name] = plain[prefix + setting]
+            s3a |= {_S3A[n]: plain[prefix + n] for n in _S3A if plain.get(prefix + n)}
             if plain.get(prefix + "connection.ssl.enabled") == "false":
-                found["scheme"] = "http"
-            if plain.get(prefix + "path.style.access") == "false":
-                found["force_virtual_addressing"] = "true"
-    if kind == AZURE:
-        host = authority.rpartition("@")[2]
-        for name in (f"fs.azure.account.key.{host}", "fs.azure.account.key"):
-            if name in plain:
-                found.setdefault("account_key", plain[name])
-    return found
-
-
-def _with_plain_endpoint(found: dict[str, str]) -> dict[str, str]:
-    """Split an endpoint that is a URL into host and scheme, as pyarrow needs it."""
-    endpoint = found.get("endpoint_override", "")
-    if "://" in endpoint:
-        url = urlsplit(endpoint)
-        found["endpoint_override"] = url.netloc
-        found["scheme"] = url.scheme
-    return found
+                s3a["scheme"] = "http"
+        levels = [s3a, {_VARIABLES[n]: environment[n] for n in _VARIABLES if environment.get(n)}]
+    elif scheme in AZURE:
+        key = plain.get(f"fs.azure.account.key.{authority.rpartition('@')[2]}")
+        levels = [{"account_key": key or environment.get("AZURE_STORAGE_KEY", "")}]
+    for level in levels:
+        own = _KEYS if any(name in found for name in _KEYS) else ()
+        found = {n: text for n, text in level.items() if text and n not in own} | found
+    if "://" in found.get("endpoint_override", ""):
+        url = urlsplit(found["endpoint_override"])
+        found |= {"endpoint_override": url.netloc, "scheme": url.scheme}
+    return tuple(sorted(found.items()))
 
 
 def opened(scheme: str, authority: str, path: str, options: Options) -> Opened:
-    """The file system of a URI. Cached: there is one object for each file system in a process.
+    """The pyarrow file system of a URI, and the path in it. Cached: there is one object for each
+    file system in a process.
 
     Raises:
         FileSystemError: it is of an unknown kind, or cannot be reached.
     """
-    system, needs_directories = _system(scheme, authority, options)
+    try:
+        system = _system(scheme, authority, options)
+    except (*FAILURES, ImportError, ValueError, TypeError, AttributeError) as problem:
+        said = str(problem).strip().partition("\n")[0]
+        raise FileSystemError(f"{scheme}://{authority}: {said}") from problem
     if scheme in (LOCAL, *HADOOP):
-        return Opened(system, path or "/", needs_directories)
+        return Opened(system, path or "/")
     if scheme in AZURE:
-        return Opened(system, authority.partition("@")[0] + path, needs_directories)
-    if _kind(scheme):
-        return Opened(system, authority + path, needs_directories)
-    inner = system.handler.fs._strip_protocol(f"{scheme}://{authority}{path}")
-    return Opened(system, inner, needs_directories)
+        return Opened(system, authority.partition("@")[0] + path)
+    if scheme in (*S3, *GOOGLE):
+        return Opened(system, authority + path)
+    return Opened(system, system.handler.fs._strip_protocol(f"{scheme}://{authority}{path}"))
 
 
 @cache
-def _system(scheme: str, authority: str, options: Options) -> tuple[Any, bool]:
-    kind = _kind(scheme)
-    given: dict[str, Any] = dict(options)
-    try:
-        for name in _FLAGS.get(kind, "").split():
-            if name in given:
-                given[name] = given[name].lower() not in ("false", "0", "")
-        for name in _NUMBERS.get(kind, "").split():
-            if name in given:
-                given[name] = int(given[name])
-        if scheme == LOCAL:
-            return pafs.LocalFileSystem(), True
-        if kind == S3:
-            retries = pafs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
-            times = {name: float(given.pop(name, _SECONDS[name])) for name in _SECONDS}
-            return pafs.S3FileSystem(retry_strategy=retries, **times, **given), False
-        if kind == GOOGLE:
-            limit = timedelta(seconds=given.pop("retry_time_limit", _RETRY_SECONDS))
-            if "access_token" in given:  # its expiry is unknown here; the server checks it
-                given["credential_token_expiration"] = datetime.max.replace(tzinfo=UTC)
-            return pafs.GcsFileSystem(retry_time_limit=limit, **given), False
-        if kind == AZURE:
-            host = authority.rpartition("@")[2]
-            given.setdefault("account_name", host.partition(".")[0])
-            return pafs.AzureFileSystem(**given), False
-        if kind == HADOOP:
-            return _hadoop(scheme, authority, given), True
-    except (OSError, ValueError, TypeError, AttributeError, RuntimeError) as problem:
-        said = str(problem).strip().partition("\n")[0]
-        if kind == HADOOP and "load lib" in said:
-            said += f": {how_to_install('hdfs')}, or give pyarrow Hadoop's libhdfs"
-        raise FileSystemError(f"{scheme}://{authority}: {said}") from problem
-    return _by_fsspec(scheme, given), True
+def _system(scheme: str, authority: str, options: Options) -> Any:
+    given: dict[str, Any] = {name: _TYPES.get(name, str)(text) for name, text in options}
+    if scheme == LOCAL:
+        return pafs.LocalFileSystem()
+    if scheme in S3:
+        retries = pafs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS)
+        return pafs.S3FileSystem(retry_strategy=retries, **(_S3_SECONDS | given))
+    if scheme in GOOGLE:
+        return pafs.GcsFileSystem(**({"retry_time_limit": timedelta(seconds=60)} | given))
+    if scheme in AZURE:
+        account = authority.rpartition("@")[2].partition(".")[0]
+        return pafs.AzureFileSystem(**({"account_name": account} | given))
+    if scheme in HADOOP:
+        url = urlsplit(f"//{authority}")
+        host = f"viewfs://{authority}" if scheme == "viewfs" else url.hostname or "default"
+        return pafs.HadoopFileSystem(host, url.port or 0, **given)
+    import fsspec
+
+    return pafs.PyFileSystem(pafs.FSSpecHandler(fsspec.filesystem(scheme, **given)))
 
 
-def _hadoop(scheme: str, authority: str, given: Mapping[str, Any]) -> Any:
-    """HDFS through hdfs-native if that is installed and there are no options, or else libhdfs."""
-    found = read_address(authority, 0) if authority else Address()
-    host, port = found.host, found.port
-    if not given:
-        try:
-            from disque_spark.hadoop import Hadoop
-        except ImportError:
-            pass
-        else:
-            return pafs.PyFileSystem(pafs.FSSpecHandler(Hadoop(scheme, host, port or None)))
-    place = f"{scheme}://{host}" if scheme == "viewfs" else host or "default"
-    return pafs.HadoopFileSystem(place, port, **given)
+def in_a_line(place: str, bucket: str, problem: Exception) -> OSError:
+    """An error of the same kind, with one line of text for people."""
+    whole = " ".join(str(problem).split())
+    text = _MORE.split(whole, maxsplit=1)[0]
+    if _NO_BUCKET.search(whole):
+        return FileNotFoundError(f"{place}: no bucket {bucket.partition('@')[0]}")
+    if isinstance(problem, FileNotFoundError) or _GONE.search(whole):
+        return FileNotFoundError(f"nothing at {place}")
+    if isinstance(problem, PermissionError) or _REFUSED.search(whole):
+        return PermissionError(f"{place}: {text}")
+    return FileSystemError(f"{place}: {text}")
 
 
-def renamer(system: Any) -> Callable[[str, str], None] | None:
-    """A function that renames a file of this file system atomically, or raises FileExistsError if
-    the new name is taken; None if the file system cannot do that."""
-    handler = getattr(system, "handler", None)
-    return getattr(handler.fs, "mv_new", None) if isinstance(handler, pafs.FSSpecHandler) else None
-
-
-def _by_fsspec(scheme: str, options: Mapping[str, str]) -> Any:
-    try:
-        import fsspec
-    except ImportError:
-        text = f"{scheme}://: pyarrow has no such file system; fsspec may: pip install fsspec"
-        raise FileSystemError(text) from None
-    try:
-        system = fsspec.filesystem(scheme, **options)
-    except (ImportError, ValueError, TypeError) as problem:
-        raise FileSystemError(f"{scheme}://: {problem}") from problem
-    return pafs.PyFileSystem(pafs.FSSpecHandler(system))
-
-
-def local_path(uri: str) -> str:
-    """The path of a ``file:`` URL.
+def put_conditionally(bucket: str, key: str, data: bytes, options: Options) -> bool:
+    """Create an object on S3 unless it exists. Returns whether this call created it.
 
     Raises:
-        FileSystemError: the URL names another machine.
+        FileSystemError, PermissionError: the server refuses for another reason, or botocore is not
+            installed.
     """
-    url = urlsplit(uri)
-    if url.netloc not in ("", "localhost"):
-        raise FileSystemError(f"expected a path on this machine, got {uri!r}")
-    return unquote(url.path)
+    place = f"s3a://{bucket}/{key}"
+    client = s3_client(options)
+    from botocore.exceptions import BotoCoreError, ClientError
 
-
-def s3_client(options: Options) -> Any | None:
-    """A botocore client, for what pyarrow cannot do; None if botocore is not installed."""
+    mine = {"writer": uuid4().hex}
     try:
-        return _s3_client(options)
-    except ImportError:
-        return None
+        for attempt in range(_TRIES):
+            try:
+                client.put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*", Metadata=mine)
+            except ClientError as refused:
+                status = refused.response["ResponseMetadata"]["HTTPStatusCode"]
+                if status == _EXISTS:
+                    # Perhaps the answer to our first attempt was lost, and this was a retry.
+                    return bool(client.head_object(Bucket=bucket, Key=key)["Metadata"] == mine)
+                if status != _CONFLICT:  # of two writers at the same moment, neither may have won
+                    kind = PermissionError if status == 403 else FileSystemError
+                    raise kind(f"{place}: {refused}") from refused
+                time.sleep(RANDOM.uniform(0, _PAUSE) * 2**attempt)
+            else:
+                return True
+    except BotoCoreError as problem:
+        raise FileSystemError(f"{place}: {problem}") from problem
+    raise FileSystemError(f"{place}: others keep writing it")
 
 
 @cache
-def _s3_client(options: Options) -> Any:
-    import botocore.config
-    import botocore.session
+def s3_client(options: Options) -> Any:
+    """A botocore client, for what pyarrow cannot do: PUTs with a condition.
 
+    Raises:
+        FileSystemError: botocore is not installed.
+    """
+    try:
+        import botocore.config
+        import botocore.session
+    except ImportError:
+        raise FileSystemError(
+            "s3: a file that only one writer may make needs botocore: pip install botocore"
+        ) from None
     given = dict(options)
     endpoint = given.get("endpoint_override")
     config: dict[str, Any] = {
-        "connect_timeout": float(given.get("connect_timeout", _SECONDS["connect_timeout"])),
-        "read_timeout": float(given.get("request_timeout", _SECONDS["request_timeout"])),
+        "connect_timeout": float(given.get("connect_timeout", "10")),
+        "read_timeout": float(given.get("request_timeout", "30")),
         "retries": {"max_attempts": _ATTEMPTS, "mode": "standard"},
     }
-    if given.get("anonymous", "false") not in ("false", "0"):
+    if _flag(given.get("anonymous", "")):
         config["signature_version"] = botocore.UNSIGNED
     return botocore.session.Session().create_client(
         "s3",

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from disque_spark.files import Location
-from disque_spark.remote import FAILURES, in_a_line
+from disque_spark.filesystems import FAILURES, in_a_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,8 +1,7 @@
-"""Servers for Google's and Azure's storage protocols and HDFS, as processes.
+"""Servers for Google's and Azure's storage protocols, as processes.
 
-Google's is an emulator from PyPI. ``tools/setup.sh stores`` installs Azurite, from npm, and Hadoop:
-their tests are skipped unless DISQUE_STORES=1 (``make test-stores``). Hadoop is a real NameNode and
-a real DataNode, from the jars of an old PySpark.
+Google's is an emulator from PyPI. ``tools/setup.sh stores`` installs Azurite, from npm: its tests
+are skipped unless DISQUE_STORES=1 (``make test-stores``).
 """
 
 import os
@@ -14,7 +13,6 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from urllib.parse import urlencode
-from xml.sax.saxutils import escape
 
 import pytest
 
@@ -23,12 +21,9 @@ from tests.support.harness import HANG_SECONDS, free_port, wait_until
 
 PLACE = Path(sys.prefix)
 AZURITE = PLACE / "azurite" / "node_modules" / ".bin" / "azurite-blob"
-HADOOP = PLACE / "hadoop"
 # Azurite's well-known account: no secret.
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-# Java 17 must permit what Hadoop 2.7 does.
-OPENED = ("java.lang", "java.util", "java.nio", "sun.nio.ch", "java.net")
 _numbers = count(1)
 
 
@@ -119,68 +114,3 @@ def azure(azure_server: str, monkeypatch: pytest.MonkeyPatch) -> Location:
     there = place.filesystem()
     there.system.create_dir(there.path)
     return place
-
-
-# ---- HDFS ----------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="session")
-def hadoop_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Host and port of a NameNode, which has a DataNode."""
-    _skip_unless_wanted()
-    home = tmp_path_factory.mktemp("hadoop")
-    address = f"127.0.0.1:{free_port()}"
-    _configure(home, address)
-    opened = [word for name in OPENED for word in ("--add-opens", f"java.base/{name}=ALL-UNNAMED")]
-    start = ["java", "-Xmx256m", *opened, "-cp", f"{home}:{HADOOP}/*"]
-    server = "org.apache.hadoop.hdfs.server"
-    name_node, data_node = f"{server}.namenode.NameNode", f"{server}.datanode.DataNode"
-    with running([*start, name_node, "-format", "-nonInteractive"], home) as process:
-        assert process.wait(HANG_SECONDS) == 0
-    with running([*start, name_node], home) as names, running([*start, data_node], home) as data:
-
-        def works() -> bool:
-            assert names.poll() is None
-            assert data.poll() is None
-            try:
-                location(f"hdfs://{address}/ready").write_bytes(b"1")
-            except OSError:
-                return False
-            return True
-
-        wait_until(works)
-        yield address
-
-
-@pytest.fixture
-def hadoop(hadoop_server: str) -> Location:
-    """A directory that does not exist yet."""
-    return location(f"hdfs://{hadoop_server}/place-{next(_numbers)}")
-
-
-def _configure(home: Path, address: str) -> None:
-    settings = {
-        "core": {"fs.defaultFS": f"hdfs://{address}", "hadoop.tmp.dir": str(home / "data")},
-        "hdfs": {
-            "dfs.webhdfs.enabled": "false",  # needs a library that is missing
-            "dfs.permissions.enabled": "false",
-            "dfs.replication": "1",
-            "dfs.datanode.hostname": "127.0.0.1",
-            "dfs.namenode.http-address": f"127.0.0.1:{free_port()}",
-            "dfs.datanode.address": f"127.0.0.1:{free_port()}",
-            "dfs.datanode.http.address": f"127.0.0.1:{free_port()}",
-            "dfs.datanode.ipc.address": f"127.0.0.1:{free_port()}",
-        },
-    }
-    for name, values in settings.items():
-        lines = [
-            f"<property><name>{key}</name><value>{escape(value)}</value></property>"
-            for key, value in values.items()
-        ]
-        text = f"<configuration>{''.join(lines)}</configuration>"
-        (home / f"{name}-site.xml").write_text(text)
-    for name in ("hdfs", "datanode"):  # the servers look for their web pages
-        pages = home / "webapps" / name / "WEB-INF"
-        pages.mkdir(parents=True)
-        (pages / "web.xml").write_text("<web-app></web-app>")
-    (home / "webapps" / "static").mkdir()

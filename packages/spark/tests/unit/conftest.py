@@ -15,8 +15,6 @@ if not MISSING:
         azure_server,
         google,
         google_server,
-        hadoop,
-        hadoop_server,
     )
 
     __all__ = [
@@ -24,8 +22,6 @@ if not MISSING:
         "azure_server",
         "google",
         "google_server",
-        "hadoop",
-        "hadoop_server",
         "s3",
         "s3_server",
     ]

@@ -95,14 +95,8 @@ def test_a_table_has_columns_in_the_names_of_its_directories(s3: Bucket) -> None
     assert (row["id"], row["queue"], str(row["day"])) == ("one", "a:b", "2026-01-31")
 
 
-@pytest.fixture(params=["s3", "google", "azure", "hadoop"])
-def far(request: pytest.FixtureRequest) -> Location:
-    """A directory on each kind of server."""
-    there: Bucket | Location = request.getfixturevalue(request.param)
-    return (location(there.uri) if isinstance(there, Bucket) else there) / "audit"
-
-
-def test_one_of_two_concurrent_audits_makes_the_version(far: Location) -> None:
+def test_one_of_two_concurrent_audits_makes_the_version(s3: Bucket) -> None:
+    far = location(s3.uri) / "audit"
     audits = {str(number): Store(far) for number in range(2)}
     won, gave_way = [], []
 

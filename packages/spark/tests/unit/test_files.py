@@ -8,14 +8,12 @@ from uuid import uuid4
 
 import pytest
 
-from disque_spark import creating
-from disque_spark.files import Location, location
+from disque_spark.files import Location, location, matches
 from disque_spark.filesystems import FileSystemError, options_of
-from disque_spark.remote import matches
 from packages.spark.tests.support.s3 import Bucket
 
 
-@pytest.fixture(params=["local", "s3", "memory", "google", "azure", "hadoop"])
+@pytest.fixture(params=["local", "s3", "memory", "google", "azure"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
     """An empty directory."""
     if request.param == "local":
@@ -116,12 +114,12 @@ def test_the_key_of_an_account() -> None:
 
 
 def test_an_option_that_is_unknown_is_refused() -> None:
-    with pytest.raises(FileSystemError, match="no option 'regoin'"):
-        location("s3a://bucket/a?regoin=here")
+    with pytest.raises(FileSystemError, match=r"s3a://bucket: .*'regoin'"):
+        location("s3a://bucket/a?regoin=here").exists()
 
 
 def test_an_unknown_file_system_is_reported_in_one_line() -> None:
-    with pytest.raises(FileSystemError, match=r"^strange://: "):
+    with pytest.raises(FileSystemError, match=r"^strange://host: "):
         location("strange://host/a").exists()
 
 
@@ -155,7 +153,6 @@ def test_files_are_listed(place: Location) -> None:
         "/b/c/3",
     ]
     assert [file.name for file in place.files(recursive=False)] == ["a"]
-    assert [found.name for found in place.directories()] == ["b"]
     assert [file.size() for file in place.files()] == [2] * 4
 
 
@@ -215,6 +212,7 @@ def _several(put: Callable[[bytes], bool], count: int = 5) -> list[bytes]:
     return won
 
 
+@pytest.mark.parametrize("place", ["local", "s3"], indirect=True)
 def test_one_of_several_makes_a_file(place: Location) -> None:
     place.make_directory()
     file = place / "manifest"
@@ -225,26 +223,11 @@ def test_one_of_several_makes_a_file(place: Location) -> None:
     assert [found.name for found in place.files()] == ["manifest"]
 
 
-def test_one_of_several_makes_a_file_without_conditions(
-    place: Location, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place.make_directory()
-    monkeypatch.setattr(creating, "s3_client", lambda options: None)
-    file = place / "manifest"
-    won = _several(lambda data: creating.put_by_claim(file, data))
-    assert len(won) == 1
-    assert file.read_bytes() == won[0]
-    assert not file.put_new(b"later")
-    assert [found.name for found in place.files()] == ["manifest"]
-
-
-@pytest.mark.parametrize("place", ["local", "s3"], indirect=True)
-def test_a_claim_of_one_who_died_is_old_some_time(
-    place: Location, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (place / "_claim.manifest.dead").write_bytes(b"")
-    monkeypatch.setattr(creating, "STALE_SECONDS", 0.0)
-    assert creating.put_by_claim(place / "manifest", b"1")
+@pytest.mark.parametrize("place", ["memory", "google"], indirect=True)
+def test_elsewhere_a_file_that_is_there_is_not_made_again(place: Location) -> None:
+    assert (place / "manifest").put_new(b"first")
+    assert not (place / "manifest").put_new(b"later")
+    assert (place / "manifest").read_bytes() == b"first"
 
 
 # ---- S3 refuses ----------------------------------------------------------------------------------

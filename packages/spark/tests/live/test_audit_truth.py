@@ -117,13 +117,18 @@ def test_what_was_acknowledged_on_the_other_side_is_found(story: Told) -> None:
     assert parts.found(AFTER_ACK) == {id: {None} for id in acked_elsewhere}
 
 
+def waiting_for_the_first(parts: Audited) -> set[str]:
+    """Return the jobs that wait for their first delivery."""
+    return {str(one.job) for one in parts.waits if one.detail == "never delivered"}
+
+
 def test_what_was_never_delivered_waits_as_far_as_the_logs_know(story: Told) -> None:
     _, books, parts = story
     found = reasons_of(story, NEVER_DELIVERED)
     # The jobs of a killed node may have been delivered there.
     assert found.pop(WAITS, {LOG_GAP}) == {LOG_GAP}
     assert found == {}
-    never = {one.job for one in parts.waits} | parts.found(NEVER_DELIVERED).keys()
+    never = waiting_for_the_first(parts) | parts.found(NEVER_DELIVERED).keys()
     assert never == books.ids("lost") | books.ids("kept") | books.ids(WAITS)
     assert reasons_of(story, EXPIRED) == {"expire": {None}}
 
@@ -149,7 +154,7 @@ def test_the_files_of_the_nodes_have_what_waits_and_not_what_is_lost(story: Told
     files = find_files([str(directory / "node-*")])
     assert are_all(files, parts.nodes)
     held = {row["job"] for path in files for batch in held_in(path) for row in batch.to_pylist()}
-    never = {str(one.job) for one in parts.waits} | set(parts.found(NEVER_DELIVERED))
+    never = waiting_for_the_first(parts) | set(parts.found(NEVER_DELIVERED))
     assert never - held == books.ids("lost")
     assert never & held == books.ids(WAITS) | books.ids("kept")
 

@@ -101,8 +101,8 @@ class _Report:
             self._minutes.add(rows)
         first, last = manifest.first, manifest.last
         peaks = self._minutes.peaks(first, last) if self._step > sr.FINE else []
-        fine = sr.Events(sr.FINE, peaks)
-        short = sr.Events(self._step, [(first, last)] if self._step < MINUTE else [])
+        fine = sr.ShortSteps(sr.FINE, peaks)
+        short = sr.ShortSteps(self._step, [(first, last)] if self._step < MINUTE else [])
         done = 0
         for rows in self._tables.rows(JOBS, _JOB):
             self._progress(f"reading the jobs, {done:,} of {manifest.jobs:,}")

@@ -140,7 +140,7 @@ class Minutes:
         return sorted(found[:MOST_PEAKS])
 
 
-class Events:
+class ShortSteps:
     """Counts of events by queue and step, from jobs, for steps of less than a minute.
 
     Args:

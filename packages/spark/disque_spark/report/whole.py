@@ -31,7 +31,7 @@ Numbers: TypeAlias = np.ndarray
 UNSURE = (LOG_GAP, LOG_END, LOG_MISSING)
 
 
-class Group(NamedTuple):
+class Fate(NamedTuple):
     """A group of jobs.
 
     Attributes:
@@ -45,20 +45,20 @@ class Group(NamedTuple):
 
 # In the order of the bar. In the sentence, losses come first.
 GROUPS = {
-    "done": Group("done"),
-    "redriven": Group("letters sent back (REDRIVE)"),
-    "cancelled": Group("cancelled or deleted", "cancelled or deleted"),
-    "working": Group("with a worker", "with a worker"),
-    "waiting": Group("waiting in a queue", "waiting"),
-    "delayed": Group("delayed or paused", "delayed or paused"),
-    "unjudged": Group("not judged: too young, or not confirmed", "not judged"),
-    "leases": Group("leases of Spark"),
-    "letters": Group("dead letters, waiting", "dead letters waiting"),
-    "failed": Group("failed for good", "failed for good"),
-    "expired": Group("expired", "expired"),
-    "overdue": Group("overdue: delivered, not acknowledged in time", "overdue"),
-    "unclear": Group("perhaps lost: the logs are not complete", "perhaps lost"),
-    "lost": Group("certainly lost", "certainly lost"),
+    "done": Fate("done"),
+    "redriven": Fate("letters sent back (REDRIVE)"),
+    "cancelled": Fate("cancelled or deleted", "cancelled or deleted"),
+    "working": Fate("with a worker", "with a worker"),
+    "waiting": Fate("waiting in a queue", "waiting"),
+    "delayed": Fate("delayed or paused", "delayed or paused"),
+    "unjudged": Fate("not judged: too young, or not confirmed", "not judged"),
+    "leases": Fate("leases of Spark"),
+    "letters": Fate("dead letters, waiting", "dead letters waiting"),
+    "failed": Fate("failed for good", "failed for good"),
+    "expired": Fate("expired", "expired"),
+    "overdue": Fate("overdue: delivered, not acknowledged in time", "overdue"),
+    "unclear": Fate("perhaps lost: the logs are not complete", "perhaps lost"),
+    "lost": Fate("certainly lost", "certainly lost"),
 }
 _NAMES = list(GROUPS)
 _SENTENCE = (

@@ -4,7 +4,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disque_spark.report.series import EVER, RATES, Durations, Events, Minutes, of_queues, step_of
+from disque_spark.report.series import (
+    EVER,
+    RATES,
+    Durations,
+    Minutes,
+    ShortSteps,
+    of_queues,
+    step_of,
+)
 from disque_spark.report.tables import Sums
 from packages.spark.tests.support.judged_jobs import A, Step, job_table
 
@@ -62,7 +70,7 @@ def lives(queue: str, moves: list[Step]) -> pa.RecordBatch:
 
 
 def test_depths_add_up_for_each_queue_on_its_own() -> None:
-    events = Events(1000, [(0, 1_000_000)])
+    events = ShortSteps(1000, [(0, 1_000_000)])
     for queue, left in (("a", 5_000), ("b", 9_000), ("a", 7_000)):
         steps = [(1_000, A, "added:"), (1_000, A, "queued:add"), (left, A, "delivered:")]
         events.add(lives(queue, steps))
@@ -78,7 +86,7 @@ def test_depths_add_up_for_each_queue_on_its_own() -> None:
 
 
 def test_events_outside_of_the_windows_do_not_count() -> None:
-    events = Events(1000, [(4_000, 6_000)])
+    events = ShortSteps(1000, [(4_000, 6_000)])
     events.add(
         lives("a", [(1_000, A, "added:"), (1_000, A, "queued:add"), (5_000, A, "delivered:")])
     )

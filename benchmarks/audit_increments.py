@@ -10,10 +10,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.audit import LOOK_SECONDS, held_megabytes
+from benchmarks.audit import LOOK_SECONDS, held_megabytes, opened
 from disque_spark.audit.run import audit
 from disque_spark.audit.store import Store
-from disque_spark.session import session
 from packages.spark.tests.support.planted_hours import Hours
 from tools.bench.cli import option, say
 from tools.bench.servers import family, family_cpu_seconds, highest
@@ -27,7 +26,8 @@ class Plan:
 
     hours: int = option(100, "increments, each with an hour of events", quick=3)
     events: int = option(200_000, "events per hour", quick=5_000)
-    cores: int = option(2, "cores that Spark may use")
+    engine: str = option("local", "where the work is done: local or spark")
+    cores: int = option(2, "cores that the audit may use")
     memory: str = option("1g", "memory of the JVM")
     keep_days: int = option(0, "drop days older than this (0: keep all)")
     directory: str = option(
@@ -55,7 +55,7 @@ def run(plan: Plan) -> int:
         for old in (log, tables):
             shutil.rmtree(old, ignore_errors=True)
         hours = Hours(log, plan.events)
-        spark = session(f"local[{plan.cores}]", {"spark.driver.memory": plan.memory})
+        engine = stack.enter_context(opened(plan.engine, plan.cores, plan.memory))
         most = stack.enter_context(highest(held_megabytes, LOOK_SECONDS))
         shown = {1, 2, 10, plan.hours // 2, plan.hours}
         events = found = 0
@@ -67,7 +67,7 @@ def run(plan: Plan) -> int:
         for hour in range(1, plan.hours + 1):
             hours.write()
             before = _used(), _moved(), time.monotonic()
-            result = audit(spark, [str(log)], tables, keep_days=plan.keep_days or None)
+            result = audit(engine, [str(log)], tables, keep_days=plan.keep_days or None)
             read, written = (now - old for now, old in zip(_moved(), before[1], strict=True))
             costs.append(Cost(_used() - before[0], time.monotonic() - before[2], read, written))
             events += result.events
@@ -77,7 +77,6 @@ def run(plan: Plan) -> int:
             if hour in shown or hour % 10 == 0:
                 _print(hour, result.events, costs[-1], tables)
             say(f"hour {hour}: {costs[-1]}")
-        spark.stop()
     tenths = max(plan.hours // 10, 1)
     first, last = costs[1 : tenths + 1] or costs, costs[-tenths:]
     print(

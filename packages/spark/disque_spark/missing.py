@@ -1,4 +1,4 @@
-"""Says what to install if the extra ``spark`` is missing. Imports only what is always installed."""
+"""Says what to install if an extra is missing. Imports only what is always installed."""
 
 from disque_trio.extras import how_to_install
 
@@ -16,4 +16,6 @@ def advice(missing: ModuleNotFoundError, who: str) -> str | None:
     if name not in _MODULES:
         return None
     extra = "spark" if name in _MODULES[:5] else "spark-connect"
+    if who in ("audit", "watch") and name in ("pyarrow", "numpy"):
+        extra = "audit"  # these two need no more, unless there is much to read
     return f"{who} needs {name}: {how_to_install(extra)}"

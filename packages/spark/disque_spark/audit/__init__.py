@@ -4,7 +4,8 @@ The modules, in the order of the work:
 
 - ``unread``: the segments that no run has read; ``gaps``: periods that a log does not cover.
 - ``trace``: an event as a number; ``partial_jobs``: from lines to partial jobs; ``jobs``: from
-  partial jobs to rows of the table ``jobs``; ``stages``: both as Spark stages.
+  partial jobs to rows of the table ``jobs``; ``stages``: both as tasks and steps of an engine.
+- ``engine``: runs tasks and steps in this process; ``spark_engine``: runs them on Spark.
 - ``ticks``, ``ticks_table``: ticks of schedules, and findings about them.
 - ``queue_minutes``: from jobs to the table of the same name.
 - ``clocks``, ``classify``, ``redelivery``, ``findings``: from jobs to the table ``findings``, by

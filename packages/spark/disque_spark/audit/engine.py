@@ -22,8 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from disque_spark.terminal import TerminalProgress
 
 MOST_THREADS = 4  # each task holds about 200 MB
@@ -250,15 +248,6 @@ class Shuffle:
     def _close(self) -> None:
         for writer in self._writers.values():
             writer.close()
-
-
-def engine_of(given: "Engine | SparkSession") -> Engine:
-    """An engine, or the engine of a Spark session."""
-    if isinstance(given, Engine):
-        return given
-    from disque_spark.audit.spark_engine import SparkEngine
-
-    return SparkEngine(given)
 
 
 def packed(table: pa.Table) -> bytes:

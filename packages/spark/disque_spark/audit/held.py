@@ -84,7 +84,7 @@ class Target(NamedTuple):
     stamp: str
 
 
-class HeldJobs(NamedTuple):
+class AofOutcome(NamedTuple):
     """What was written.
 
     Attributes:
@@ -118,7 +118,7 @@ def write_held(
     target: Target,
     end: int,
     all_nodes: bool,
-) -> HeldJobs:
+) -> AofOutcome:
     """Write the table ``held``, and the findings as changed by append-only files.
 
     Args:
@@ -138,7 +138,7 @@ def write_held(
             mine = [row for row in rows if row[BUCKET] == bucket]
             yield batch_of(list(_written(mine, target, end, all_nodes)), _WRITTEN)
 
-    result = HeldJobs([], 0, 0, {}, Counter())
+    result = AofOutcome([], 0, 0, {}, Counter())
     for row in engine.rows(tasks, Step(buckets, merge, _WRITTEN)).to_pylist():
         if row["counts"] is None:
             result.files.append(row["file"])

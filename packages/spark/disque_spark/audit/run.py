@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from disque_spark.append_only import find_files
 from disque_spark.audit.addresses import addresses_near
 from disque_spark.audit.clients import add_clients, busiest
-from disque_spark.audit.engine import Engine, Step, Tasks, engine_of
+from disque_spark.audit.engine import Engine, Step, Tasks
+from disque_spark.audit.engines import engine_of
 from disque_spark.audit.findings import FINDING_SCHEMA
 from disque_spark.audit.gaps import Ends, ends_of, order_of, read_before
 from disque_spark.audit.held import Tables, Target, are_all, write_held

@@ -16,7 +16,8 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from disque_spark.audit.engine import Engine, engine_of
+from disque_spark.audit.engine import Engine
+from disque_spark.audit.engines import engine_of
 from disque_spark.audit.rules import Rules
 from disque_spark.audit.store import StoreError
 from disque_spark.audit.unread import AuditError

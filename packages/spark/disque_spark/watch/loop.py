@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disque_spark.audit.engine import Engine, engine_of
+from disque_spark.audit.engine import Engine
+from disque_spark.audit.engines import engine_of
 from disque_spark.audit.findings import FINDING_SCHEMA
 from disque_spark.audit.manifest import FINDINGS, MINUTES, day_of
 from disque_spark.audit.queue_minutes import TABLE_SCHEMA as MINUTE_SCHEMA

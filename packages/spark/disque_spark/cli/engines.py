@@ -41,8 +41,6 @@ def needed(options: argparse.Namespace, environment: Mapping[str, str]) -> str |
     for name, _ in options.conf:
         if not name.startswith("spark.hadoop."):  # of file systems
             return f"--conf {name}"
-    if getattr(options, "html", None) is not None:
-        return "--html"
     for name in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):  # the latter is set by spark-submit
         if environment.get(name):
             return name

@@ -156,8 +156,11 @@ def test_the_command_needs_neither_spark_nor_pandas(tmp_path: Path) -> None:
     done = run("audit", log, "--output", output, "--check")
     assert (done.returncode, done.stderr) == (3, "")
     assert found(tmp_path / "audit") == planted
-    done = run("watch", log, "--output", str(tmp_path / "watched"), "--looks", "1")
+    page = tmp_path / "page.html"
+    words = ["--output", str(tmp_path / "watched"), "--html", str(page), "--looks", "1"]
+    done = run("watch", log, *words)
     assert (done.returncode, done.stderr) == (0, "")
+    assert page.read_text().startswith("<!doctype html>")
     assert found(tmp_path / "watched") == planted
     done = run("audit", log, "--output", output, "--engine", "spark")
     assert done.returncode == 1

@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 from disque_spark import pipeline
 from disque_spark.archive import Archive
 from disque_spark.audit.manifest import Manifest
-from disque_spark.cli import commands
 from disque_spark.leases.queue import QueuePlace
 from disque_spark.session import speak_utf8
 from packages.spark.tests.support import quick_java
@@ -286,13 +285,15 @@ def test_why_spark_does_not_start_is_asked_before_its_jvm_is_ended(
         failure.alive = False
         return 0
 
-    monkeypatch.setattr(commands, "session", session)
-    monkeypatch.setattr(commands, "end_java", end_java)
-    put_audit(tmp_path)
-    assert pipeline.main(["report", str(tmp_path)]) == 1
+    monkeypatch.setattr("disque_spark.session.session", session)
+    monkeypatch.setattr("disque_spark.classic.end_java", end_java)
+    (tmp_path / "log").mkdir()
+    words = ["audit", str(tmp_path / "log"), "--output", str(tmp_path / "audit")]
+    words += ["--engine", "spark"]
+    assert pipeline.main(words) == 1
     assert capsys.readouterr().err == "disque-pipeline: too little memory\n"
     # A JVM that had ended by itself.
-    assert pipeline.main(["report", str(tmp_path)]) == 1
+    assert pipeline.main(words) == 1
     assert capsys.readouterr().err == "disque-pipeline: Threw\n"
 
 

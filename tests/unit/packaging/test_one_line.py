@@ -16,7 +16,7 @@ BROKEN = {  # a module that each imports late, and arguments with which it does
     "disque-check-aof": ("", ["a\0b"]),
     "disque-console": ("trio", []),
     "disque-outbox": ("sqlalchemy", ["--database", "sqlite://"]),
-    "disque-pipeline": ("pyspark", ["report", "a"]),
+    "disque-pipeline": ("pyspark", ["audit", ".", "--output", "a", "--engine", "spark"]),
     "disque-server": ("trio", []),
     "disque-worker": ("trio", ["shop:app"]),
     "pressure": ("trio", ["length", "lines"]),

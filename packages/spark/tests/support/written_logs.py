@@ -37,7 +37,7 @@ class Lines:
 
     def add(self, node: str, job: str, **more: object) -> None:
         facts = {"size": 5, "repl": 1, "retry": 30, "ttl": 3600, "delay": 0, **more}
-        self.say(node, "added", job, **facts)
+        self.say(node, "added", job, 10, **facts)
         self.say(node, "queued", job, reason="add")
 
     def stop(self) -> None:

@@ -253,7 +253,7 @@ def test_what_else_the_command_fails_on() -> None:
     assert options("--waiting", "2h").waiting == 7200
     assert kinds(",".join(KINDS)) == list(KINDS)
     with pytest.raises(argparse.ArgumentTypeError, match="did you mean waiting"):
-        kinds("dead,wating")
+        kinds("dead,waitng")
     with pytest.raises(argparse.ArgumentTypeError, match="there are once-delivered-twice"):
         kinds("xyz")
     for nothing in ("", ",", " "):

@@ -81,6 +81,7 @@ def restart(node: Member) -> None:
     node.wait_ready()
 
 
+@pytest.mark.load  # A node that needs longer than RETRY to come back is one too many.
 @pytest.mark.parametrize("again", [stop_and_start, restart])
 def test_tasks_run_once_while_all_nodes_restart_one_after_the_other(
     again: Callable[[Member], None], tmp_path: Path

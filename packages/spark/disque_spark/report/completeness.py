@@ -4,6 +4,7 @@ from html import escape
 
 from disque_spark.audit.lacks import GOES_ON, Lack, period, seen_nodes, sentence
 from disque_spark.report.markup import Numbers, node_code, time
+from disque_trio.humanize import jobs
 
 
 def nodes_seen(numbers: Numbers) -> str:
@@ -18,6 +19,15 @@ def nothing_lost(numbers: Numbers) -> str:
     begin, end = period(lacks, numbers["first"], numbers["last"])
     span = f"from {time(begin)} to {time(end)}"
     all_well = "delivered and acknowledged, ended before that, wait, or are still young"
+    unsure = numbers["unsure"]
+    if unsure and all(lack.kind == GOES_ON for lack in lacks):
+        these = "a job that waits was" if unsure == 1 else f"{jobs(unsure)} that wait were"
+        return (
+            f"<p class=warn><b>No loss is known {span}, but {these} queued before"
+            f" {'its node was' if unsure == 1 else 'their nodes were'} started again:</b> only"
+            " append-only files (<code>audit --aof</code>) say what nodes still have. All other"
+            f" jobs were {all_well}.</p>"
+        )
     if not lacks:
         return (
             f"<p class=verdict><b>No job was lost {span}:</b> all confirmed jobs were"

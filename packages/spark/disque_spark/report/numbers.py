@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from disque_spark.audit.queue_minutes import MINUTE
 from disque_spark.audit.rules import KINDS
+from disque_spark.audit.waits import UNSURE, waiting_of
 from disque_spark.files import Location, Place, location
 from disque_spark.report import series as sr
 from disque_spark.report.compare import before_of
@@ -139,6 +140,8 @@ class _Report:
             "settings": manifest.settings,
             "headline": headline(found := whole.numbers(manifest.end)),
             "whole": found,
+            # Files say which of these their nodes still have.
+            "unsure": 0 if manifest.aofs else waiting_of(manifest.waits, UNSURE).jobs,
             "jobs": totals,
             "findings": {kind: sum(counts.values()) for kind, counts in reasons.items()},
             "finding_jobs": jobs_found,

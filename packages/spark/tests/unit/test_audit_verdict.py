@@ -36,7 +36,7 @@ def numbers_of(*found: tuple[str, str], **more: object) -> dict[str, Any]:
         reasons[kind][reason] = 1
     times = {f"{name}_p{rank}": None for name in ("wait", "processing") for rank in (50, 99)}
     numbers: dict[str, Any] = {
-        **dict.fromkeys(("events", "first", "last", "segments"), 0),
+        **dict.fromkeys(("events", "first", "last", "segments", "unsure"), 0),
         "jobs": {"jobs": 1, "delivered_again": 0, "delivered": 1, **times},
         "whole": {"jobs": 1, **dict.fromkeys(GROUPS, 0), "done": 1, "oldest": {}},
         "finding_jobs": {"": 0},
@@ -140,6 +140,15 @@ def test_running_nodes_are_no_reason_for_a_warning() -> None:
     assert "the logs go on" in calm
     assert "lacks warn" not in calm
     assert "lacks warn" in said(lacks=[lk.Lack(lk.NO_STOP, A, 5)._asdict()])
+
+
+def test_jobs_that_only_a_file_can_tell_of_leave_doubt() -> None:
+    lacks = [lk.Lack(lk.GOES_ON, A, 7)._asdict()]
+    for more in ({"unsure": 3}, {"unsure": 1}, {"unsure": 3, "lacks": lacks}):
+        text = said(**more)
+        assert ALL_WELL not in text
+        assert "<p class=warn><b>No loss is known" in text
+        assert "audit --aof" in text
 
 
 def test_the_verdict_speaks_of_the_time_and_the_nodes_that_it_saw() -> None:

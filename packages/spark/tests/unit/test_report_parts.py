@@ -202,6 +202,7 @@ def numbers(reasons: dict[str, dict[str, int]], **more: object) -> dict[str, obj
         "reasons": {kind: reasons.get(kind, {}) for kind in (*KINDS, *reasons)},
         "finding_jobs": {"": 0},
         "whole": whole,
+        "unsure": 0,
         "jobs": jobs | times,
         "settings": {},
         "findings_shown": [],

@@ -48,19 +48,8 @@ def parser() -> argparse.ArgumentParser:
         help="a Spark setting",
     )
     common.add_argument("--explain", action="store_true", help="only print Spark's plan")
-    cluster = Parser(add_help=False)
-    cluster.add_argument(
-        "--nodes",
-        default=DEFAULT_NODES,
-        metavar="HOST:PORT,...",
-        help="nodes of the cluster (default: %(default)s)",
-    )
-    cluster.add_argument(
-        "--password",
-        default=os.environ.get("DISQUECLI_AUTH") or os.environ.get("DISQUE_PASSWORD"),
-        help="password of the nodes (default: environment variable DISQUECLI_AUTH)",
-    )
-    add_login_options(cluster.add_argument)
+    cluster = _cluster(DEFAULT_NODES, "nodes of the cluster (default: %(default)s)")
+    asked = _cluster(None, "nodes of the cluster, which say what they know now")
     whole = Parser(
         prog="disque-pipeline", description="Audits, archives and replays Disque jobs with Spark."
     )
@@ -75,12 +64,25 @@ def parser() -> argparse.ArgumentParser:
         ("watch", _watch, [common, cluster], "audit logs as they grow, and report new findings"),
         ("archive", _archive, [common, cluster], "stream queues into a table"),
         ("replay", _replay, [common, cluster], "add jobs again, chosen by a filter"),
-        ("job", _job, [cluster], "tell what happened to jobs, and what they wait for"),
+        ("job", _job, [asked], "tell what happened to jobs, and what they wait for"),
         ("compact", _compact, [], "merge an archive's small files, and drop old days"),
         ("health", _health, [], "check an archive or a watch by its health file"),
     ):
         add_arguments(commands.add_parser(name, parents=[*parents, debug], help=text))
     return whole
+
+
+def _cluster(nodes: str | None, about: str) -> argparse.ArgumentParser:
+    """Options for a cluster, whose nodes are ``nodes`` by default."""
+    cluster = Parser(add_help=False)
+    cluster.add_argument("--nodes", default=nodes, metavar="HOST:PORT,...", help=about)
+    cluster.add_argument(
+        "--password",
+        default=os.environ.get("DISQUECLI_AUTH") or os.environ.get("DISQUE_PASSWORD"),
+        help="password of the nodes (default: environment variable DISQUECLI_AUTH)",
+    )
+    add_login_options(cluster.add_argument)
+    return cluster
 
 
 def _audit(command: argparse.ArgumentParser) -> None:
@@ -325,7 +327,6 @@ def _job(command: argparse.ArgumentParser) -> None:
     )
     add("--audit", type=path, metavar="DIR", help="the output directory of an audit")
     _file_systems(command)
-    command.set_defaults(nodes=None)  # logs are enough
 
 
 def _health(command: argparse.ArgumentParser) -> None:

@@ -215,7 +215,6 @@ def _audit(run: Run) -> int:
 
 
 def _archive(run: Run) -> int:
-
     options = run.options
     archive = archive_of(options, settings_of(run.spark))
     if options.explain:

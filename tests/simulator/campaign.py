@@ -91,6 +91,9 @@ def campaign(
     seeds."""
     tasks = ((seed, mode, membership) for seed in seeds)
     if jobs == 1:
+        # Each run ends with a collection, which need not look through all that the process has.
+        gc.collect()
+        gc.freeze()
         yield from map(_summary, tasks)
         return
     with get_context("spawn").Pool(jobs, initializer=_begin) as pool:

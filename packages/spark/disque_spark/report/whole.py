@@ -235,8 +235,8 @@ def share(part: int, whole: int) -> str:
 
 
 def headline(whole: Mapping[str, Any]) -> str:
-    """What became of the jobs, in a sentence."""
-    jobs = whole["jobs"]
+    """What became of the jobs, in a sentence. Leases of Spark are none."""
+    jobs = whole["jobs"] - whole["leases"]
     if not jobs:
         return "The logs have no jobs."
     noun = "job" if jobs == 1 else "jobs"
@@ -247,10 +247,10 @@ def headline(whole: Mapping[str, Any]) -> str:
 
 def bar(whole: Mapping[str, Any]) -> str:
     """A bar of what became of the jobs, with a legend, as HTML."""
-    jobs = whole["jobs"]
+    jobs = whole["jobs"] - whole["leases"]
     if not jobs:
         return ""
-    shown = [group for group in GROUPS if whole[group]]
+    shown = [group for group in GROUPS if whole[group] and group != "leases"]
     # Each part can be seen, however small it is; the large ones make room.
     widths = np.array([max(whole[group] / jobs, 0.006) for group in shown])
     ends = np.concatenate(([0.0], np.cumsum(100 * widths / widths.sum())))

@@ -141,6 +141,14 @@ def _end_of_java(gateway: object) -> None:
 
 
 @pytest.fixture
+def another_session(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session in which nothing is registered."""
+    yield spark.newSession()
+    # Spark looks for data sources in the session that is active, which this makes the usual one.
+    spark.createDataFrame([], "nothing int")
+
+
+@pytest.fixture
 def reader(node: LiveNode) -> Iterator[Reader]:
     reader = Reader(place_at(node), [f"127.0.0.1:{node.port}"])
     yield reader

@@ -170,7 +170,7 @@ def test_several_paths_are_read_at_once(spark: SparkSession, tmp_path: Path) -> 
         ("records", "dead", "records"),
         ("damaged", "skip", "damaged"),
         ("path", "/no/such/file", "no append-only file"),
-        ("path", "strange://there/disque.aof", "strange://: "),
+        ("path", "strange://there/disque.aof", "Protocol not known: strange"),
     ],
 )
 def test_a_wrong_option_of_the_file_source_is_named(

@@ -45,10 +45,11 @@ def test_columns_that_came_later_are_null_for_what_was_there_before(
         pq.write_table(kept, file, coerce_timestamps="us")
     write(log, 1, 100_000, ["again", "late"], priority=7, group="blue")
     audit(spark, [str(log)], output)
-    jobs = spark.read.option("mergeSchema", "true").parquet(str(output / "current" / "jobs"))
+    reader = spark.read.option("mergeSchema", "true")
+    jobs = reader.parquet(str(output / "current" / "jobs"))
     told = {row["id"]: (row["priority"], row["group"]) for row in jobs.collect()}
     assert told == {"kept": (None, None), "again": (7, "blue"), "late": (7, "blue")}
-    minutes = spark.read.parquet(str(output / "current" / "queue_minutes")).orderBy("minute")
+    minutes = reader.parquet(str(output / "current" / "queue_minutes")).orderBy("minute")
     assert [row["most_in_a_second"] for row in minutes.collect()][-1] == 2
     (queue,) = make_report(output)["queues"]
     assert queue["most_in_a_second"] == 2

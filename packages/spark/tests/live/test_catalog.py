@@ -15,9 +15,8 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
-def session(spark: SparkSession) -> Iterator[SparkSession]:
-    """Another session, in which nothing is registered."""
-    other = spark.newSession()
+def session(another_session: SparkSession) -> Iterator[SparkSession]:
+    other = another_session
     # As in the session of the tests: otherwise, it starts new Python workers.
     other.conf.set("spark.sql.artifact.isolation.enabled", "false")
     yield other

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 
 def test_a_stream_tells_how_far_behind_it_is(
-    spark: SparkSession,
+    another_session: SparkSession,
     shared_node: LiveNode,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -30,7 +30,7 @@ def test_a_stream_tells_how_far_behind_it_is(
     port = str(free_port())
     names: dict[str, Any] = {"__name__": "backlog"}
     exec((ROOT / program).read_text().replace("9103", port), names)
-    session = spark.newSession()  # listeners belong to a session
+    session = another_session  # listeners belong to a session
     builder = SimpleNamespace(master=lambda _: SimpleNamespace(getOrCreate=lambda: session))
     names["SparkSession"] = SimpleNamespace(builder=builder)
     served = names["serve_metrics"]

@@ -10,7 +10,7 @@ import pytest
 
 from disque_spark.pipeline import main
 from tests.support import ROOT
-from tests.support.harness import LiveNode, NodeFactory
+from tests.support.harness import LiveNode, NodeFactory, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -27,9 +27,10 @@ def take(node: LiveNode, queue: str) -> str:
 
 
 @pytest.fixture
-def lived(disque_server: NodeFactory) -> tuple[LiveNode, list[str]]:
+def lived(disque_server: NodeFactory, tmp_path: Path) -> tuple[LiveNode, list[str]]:
     """A node with an event log, and a job that died, its letter, and what REDRIVE made of it."""
     node = disque_server("--event-log", "yes")
+    wait_until(lambda: list(tmp_path.rglob("events/*.open")) != [])
     node.ask("QSET", "q", "ATTEMPTS", 1, "DEAD", "graves")
     job = id_of(node.ask("ADDJOB", "q", "x", 0, "RETRY", 600))
     assert take(node, "q") == job

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import hiredis
 import pytest
 
-from disque_trio.client import DisqueError
+from disque_trio.client import ConnectionLost, DisqueError
 from disque_trio.client.sync import Client, connect
 from tests.support.bus_proxy import HOST
 from tests.support.harness import HANG_SECONDS, Wire, wait_until
@@ -222,6 +222,9 @@ class Load:
                 while not until.is_set():
                     try:
                         work(client)
+                    except ConnectionLost:
+                        # The node ended before it answered: nobody knows whether it did it.
+                        until.wait(REFUSED_PAUSE)
                     except DisqueError as error:
                         self.ledger.added(error, False)
                         until.wait(REFUSED_PAUSE)

@@ -132,10 +132,10 @@ class LineWriter:
     def _policy(self, time: int, kind: str, queue: bytes, what: bytes, client: str) -> str:
         """Return the line of a policy that a client has set."""
         text = self._begin(time, kind)
-        text += ',"queue":' + quote(queue.decode("utf-8", "backslashreplace"))
+        text += ',"queue":' + _quoted(queue)
         if client:
             text += ',"client":' + quote(client)
-        return f'{text},"what":{quote(what.decode("utf-8", "backslashreplace"))}}}\n'
+        return f'{text},"what":{_quoted(what)}}}\n'
 
     def _tick(
         self, time: int, kind: str, name: bytes, tick: int, queue: bytes, why: str, until: int,
@@ -145,11 +145,11 @@ class LineWriter:
         text = self._begin(time, kind)
         if id:
             text += ',"id":' + quote(id.decode("ascii", "backslashreplace"))
-        text += ',"queue":' + quote(queue.decode("utf-8", "backslashreplace"))
+        text += ',"queue":' + _quoted(queue)
         if why:
             text += ',"reason":' + quote(why)
         text += _numbers((',"until":',), (until,))
-        text += ',"schedule":' + quote(name.decode("utf-8", "backslashreplace"))
+        text += ',"schedule":' + _quoted(name)
         return f'{text},"tick":{tick}}}\n'
 
     def _begin(self, time: int, event: str) -> str:
@@ -164,10 +164,10 @@ class LineWriter:
             if what[_PRIORITY]:
                 facts += f',"priority":{what[_PRIORITY]}'
             if what[_GROUP]:
-                facts += ',"group":' + quote(what[_GROUP].decode("utf-8", "backslashreplace"))
+                facts += ',"group":' + _quoted(what[_GROUP])
         facts += _numbers((',"until":',), what[_UNTIL:_ORIGIN])
         if len(what) > _ORIGIN:
-            facts += ',"origin":' + quote(what[_ORIGIN].decode("utf-8", "backslashreplace"))
+            facts += ',"origin":' + _quoted(what[_ORIGIN])
         if not _is_queued(what):
             return begin, _text(queue, reason, client, *others) + facts
         return (
@@ -176,6 +176,11 @@ class LineWriter:
             self._begin(time, QUEUED) + ',"id":"',
             _text(queue, reason, client, *others),
         )
+
+
+def _quoted(name: bytes) -> str:
+    """Return bytes as a JSON string; those that are not UTF-8 are escaped."""
+    return quote(name.decode("utf-8", "backslashreplace"))
 
 
 def facts_text(facts: Mapping[str, Any]) -> str:
@@ -204,7 +209,7 @@ def _text(
     """Format those fields after the id that apply, beginning with the id's closing quote."""
     text = '"'
     if queue:
-        text += ',"queue":' + quote(queue.decode("utf-8", "backslashreplace"))
+        text += ',"queue":' + _quoted(queue)
     if reason:
         text += ',"reason":' + quote(reason)
     if client:

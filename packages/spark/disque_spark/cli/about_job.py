@@ -16,6 +16,7 @@ from disque_spark.audit.manifest import FINDINGS, JOBS
 from disque_spark.audit.store import Store, StoreError
 from disque_spark.audit.tables import COLUMNS, table_files
 from disque_spark.cli.checks import UsageError, addresses, login
+from disque_spark.cli.sessionless import FAILED, OK, USAGE
 from disque_spark.client import RefusedError, WireError, text_of
 from disque_spark.datasources.tables import columns_of
 from disque_spark.files import Location, location
@@ -26,7 +27,6 @@ from disque_spark.story import Line, Story, followers, tell
 from disque_trio import humanize
 from disque_trio.process.one_line import show_traceback
 
-OK, FAILED, USAGE = 0, 1, 2
 _PIECE = 32 << 20  # bytes
 _SECONDS = 10.0  # to wait for a node
 # Of the lines about jobs that may have led to others.

@@ -33,6 +33,7 @@ from disque_spark.cli.checks import (
 from disque_spark.cli.engines import local_engine
 from disque_spark.cli.lacking import judged, lacking
 from disque_spark.cli.outcome import outcome
+from disque_spark.cli.sessionless import FAILED, OK, STOPPED, USAGE
 from disque_spark.cli.watching import check_watch, watch
 from disque_spark.client import RefusedError
 from disque_spark.failures import one_line
@@ -54,8 +55,7 @@ if TYPE_CHECKING:
 
     from disque_spark.replay import ReplayCounts
 
-OK, FAILED, USAGE, FOUND = 0, 1, 2, 3
-STOPPED = 128  # plus the number of the signal
+FOUND = 3
 
 
 def _trouble() -> tuple[type[Exception], ...]:

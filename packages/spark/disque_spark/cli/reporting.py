@@ -1,51 +1,31 @@
 """The command ``disque-pipeline report``. It needs no Spark session."""
 
 import argparse
-import sys
 from collections.abc import Mapping
 
 from disque_spark.audit.store import StoreError
-from disque_spark.cli.checks import UsageError, check_report
+from disque_spark.cli import sessionless
+from disque_spark.cli.checks import check_report
 from disque_spark.files import Location, location
 from disque_spark.report import ComparisonError, Json, make_report, read_report, write_report
-from disque_spark.signals import Signals, Stopped
 from disque_spark.terminal import TerminalProgress
-from disque_trio.process.one_line import show_traceback
-
-OK, FAILED, USAGE, STOPPED = 0, 1, 2, 128
 
 
 def run(options: argparse.Namespace) -> int:
     """Write a report. Returns the exit status."""
-    progress = TerminalProgress()
-    signals = Signals()
-    signals.catch()
-    try:
-        check_report(options)
-        if options.explain:
-            print("report needs no Spark, so it has no plan")
-            return OK
-        numbers, places = _write(options, progress)
-    except Stopped as stopped:
-        return _ended(progress, str(stopped), STOPPED + stopped.signal)
-    except UsageError as problem:
-        return _ended(progress, str(problem), USAGE)
-    except (StoreError, OSError, ValueError) as problem:
-        show_traceback(options.debug)
-        return _ended(progress, str(problem), FAILED)
-    finally:
-        signals.release()
+    return sessionless.run(options, _report, StoreError)
+
+
+def _report(options: argparse.Namespace, progress: TerminalProgress) -> None:
+    check_report(options)
+    if options.explain:
+        print("report needs no Spark, so it has no plan")
+        return
+    numbers, places = _write(options, progress)
     progress.end()
     print(numbers["headline"])
     for place in places:
         print(place)
-    return OK
-
-
-def _ended(progress: TerminalProgress, text: str, status: int) -> int:
-    progress.end()
-    print(f"disque-pipeline: {text}", file=sys.stderr)
-    return status
 
 
 def _write(
